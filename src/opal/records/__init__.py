@@ -1,0 +1,1 @@
+"""What a run leaves on disk: every path, every event, the only writer, the reader."""
