@@ -228,9 +228,13 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentAnswer:
-    """What the agent left: its text, and what it cost. The edited files lie in the workspace."""
+    """What the agent left: its text, and what it cost. The edited files lie in the workspace.
+
+    With `keeps` the programs stay, whatever lies there.
+    """
 
     text: str
+    keeps: bool = False
     cost_usd: float | None = None
     usage: Mapping[str, int] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One frozen class per kind of event. `events.jsonl` holds them, one a line; readers skip kinds that they do not know."""
+"""One frozen class per kind of event. `events.jsonl` holds them, one a line; readers skip unknown kinds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=_ki
     update: int
 
 
-class RunStarted(Event, tag=_kind):
+class RunStarted(Event, frozen=True, kw_only=True, tag=_kind):
     """The run began. `decision_updates` are the scheduled ones that remain; `dropped` those too near the end."""
 
     total_steps: int
@@ -28,7 +28,7 @@ class RunStarted(Event, tag=_kind):
     backend: str
 
 
-class RunEnded(Event, tag=_kind):
+class RunEnded(Event, frozen=True, kw_only=True, tag=_kind):
     """The run was closed. `outcome` is finished, closed early, or interrupted."""
 
     outcome: str
@@ -37,7 +37,7 @@ class RunEnded(Event, tag=_kind):
     cost_usd: float | None
 
 
-class DecisionAsked(Event, tag=_kind):
+class DecisionAsked(Event, frozen=True, kw_only=True, tag=_kind):
     """A question went to the agent."""
 
     decision: int
@@ -45,7 +45,7 @@ class DecisionAsked(Event, tag=_kind):
     waits: bool
 
 
-class DecisionAnswered(Event, tag=_kind):
+class DecisionAnswered(Event, frozen=True, kw_only=True, tag=_kind):
     """An answer came. `edited` says whether the program files differ from the running ones; `text` is the rationale."""
 
     decision: int
@@ -56,7 +56,7 @@ class DecisionAnswered(Event, tag=_kind):
     cost_usd: float | None = None
 
 
-class DecisionUnanswered(Event, tag=_kind):
+class DecisionUnanswered(Event, frozen=True, kw_only=True, tag=_kind):
     """No answer came; the programs stay."""
 
     decision: int
@@ -65,13 +65,13 @@ class DecisionUnanswered(Event, tag=_kind):
     why: str
 
 
-class DecisionMissed(Event, tag=_kind):
+class DecisionMissed(Event, frozen=True, kw_only=True, tag=_kind):
     """What was due was not asked, because a cap was reached or one was open."""
 
     why: str
 
 
-class ProgramApplied(Event, tag=_kind):
+class ProgramApplied(Event, frozen=True, kw_only=True, tag=_kind):
     """A new program took over before the update `effective_from`."""
 
     decision: int
@@ -83,7 +83,7 @@ class ProgramApplied(Event, tag=_kind):
     seconds: float
 
 
-class ProgramRefused(Event, tag=_kind):
+class ProgramRefused(Event, frozen=True, kw_only=True, tag=_kind):
     """A candidate never ran: its files, its import or its build failed."""
 
     decision: int
@@ -93,7 +93,7 @@ class ProgramRefused(Event, tag=_kind):
     undone: str
 
 
-class ProgramFailed(Event, tag=_kind):
+class ProgramFailed(Event, frozen=True, kw_only=True, tag=_kind):
     """A running updater failed."""
 
     version: str
@@ -106,7 +106,7 @@ class ProgramFailed(Event, tag=_kind):
     goes_on_with: str
 
 
-class ProgramReverted(Event, tag=_kind):
+class ProgramReverted(Event, frozen=True, kw_only=True, tag=_kind):
     """An earlier updater is back in force."""
 
     version: str
@@ -114,13 +114,13 @@ class ProgramReverted(Event, tag=_kind):
     why: str
 
 
-class TrialPassed(Event, tag=_kind):
+class TrialPassed(Event, frozen=True, kw_only=True, tag=_kind):
     """A new updater got through its trial and is the fallback from now on."""
 
     version: str
 
 
-class AnalysisFailed(Event, tag=_kind):
+class AnalysisFailed(Event, frozen=True, kw_only=True, tag=_kind):
     """The analysis failed and is not called again until it is edited."""
 
     version: str
@@ -130,19 +130,19 @@ class AnalysisFailed(Event, tag=_kind):
     line: int | None
 
 
-class AnalysisWoke(Event, tag=_kind):
+class AnalysisWoke(Event, frozen=True, kw_only=True, tag=_kind):
     """The analysis asked for a decision."""
 
     why: str
 
 
-class NonfiniteLoss(Event, tag=_kind):
+class NonfiniteLoss(Event, frozen=True, kw_only=True, tag=_kind):
     """A check found a loss that is not finite, first at `first_update`."""
 
     first_update: int
 
 
-class ProgramAudited(Event, tag=_kind):
+class ProgramAudited(Event, frozen=True, kw_only=True, tag=_kind):
     """One update of a program, counted: operator calls and reads by the host."""
 
     version: str
@@ -151,7 +151,7 @@ class ProgramAudited(Event, tag=_kind):
     host_read_places: tuple[str, ...]
 
 
-class WaitingChosen(Event, tag=_kind):
+class WaitingChosen(Event, frozen=True, kw_only=True, tag=_kind):
     """With `blocking="auto"`: whether training waits for this decision, and why."""
 
     decision: int
@@ -159,31 +159,31 @@ class WaitingChosen(Event, tag=_kind):
     why: str
 
 
-class NoteReceived(Event, tag=_kind):
+class NoteReceived(Event, frozen=True, kw_only=True, tag=_kind):
     """A person's note for the agent."""
 
     text: str
 
 
-class SchedulerAdopted(Event, tag=_kind):
+class SchedulerAdopted(Event, frozen=True, kw_only=True, tag=_kind):
     """A scheduler built on the wrapped optimizer, and not given to `wrap`, was taken over."""
 
     name: str
 
 
-class InstallationChanged(Event, tag=_kind):
+class InstallationChanged(Event, frozen=True, kw_only=True, tag=_kind):
     """Files of the installed package differ from its record, or a source checkout has changes."""
 
     files: tuple[str, ...]
 
 
-class Warned(Event, tag=_kind):
+class Warned(Event, frozen=True, kw_only=True, tag=_kind):
     """Something that the person was warned of."""
 
     text: str
 
 
-class RecordsLost(Event, tag=_kind):
+class RecordsLost(Event, frozen=True, kw_only=True, tag=_kind):
     """Records were lost (a full or vanished disk, a full queue)."""
 
     count: int
@@ -216,11 +216,11 @@ AnyEvent: TypeAlias = (
 
 
 class CheckRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `losses.jsonl`: what one check read. Losses are one per update from `first` on."""
+    """A line of `losses.jsonl`: what one check read. One loss per update from `first` on, None where none was given."""
 
     update: int
     first: int
-    values: tuple[float, ...]
+    values: tuple[float | None, ...]
     learning_rates: tuple[float, ...] = ()
     wall_ms: float | None = None
     program_ms: float | None = None

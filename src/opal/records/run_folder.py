@@ -114,5 +114,7 @@ def new_run_folder(run_dir: str | None) -> RunFolder:
         for path in (folder.programs, folder.decisions, folder.inbox, folder.reference, folder.workspace / "scratch"):
             path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunFolderError(f"run_dir={str(root)!r} cannot be made ({error}): name a folder that you can write") from error
+        raise RunFolderError(
+            f"run_dir={str(root)!r} cannot be made ({error}): name a folder that you can write"
+        ) from error
     return folder

@@ -1,0 +1,1 @@
+"""Who answers a decision. Backends know neither torch nor each other."""

@@ -1,0 +1,1 @@
+"""When the agent is asked, and how an answer is waited for."""

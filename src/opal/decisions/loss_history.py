@@ -1,0 +1,74 @@
+"""The losses since the last decision, in bounded memory: all recent ones, means of all."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+from statistics import fmean, stdev
+
+from opal.types import LossHistory, SmoothedLoss
+
+_KEPT = 100_000
+_MEANS = 100
+_WINDOW = 50
+
+
+class LossMemory:
+    """Takes the losses of every check; `since` tells what happened since the last `mark`."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_KEPT)
+        self._before: SmoothedLoss | None = None
+        self._chunks: list[tuple[int, float, int]] = []
+        self._chunk_size = 1
+        self._newest: deque[float] = deque(maxlen=_WINDOW)
+        self._update = 0
+
+    def add(self, first: int, losses: Sequence[float | None]) -> None:
+        """The losses of the updates from `first` on; None where none was given."""
+        for update, loss in enumerate(losses, start=first):
+            if loss is None:
+                continue
+            self._recent.append((update, loss))
+            self._newest.append(loss)
+            self._add_to_chunks(update, loss)
+        self._update = first + len(losses) - 1
+
+    def since(self) -> LossHistory:
+        """What the message shows: at most 100 means, a smoothed loss now and at the last decision."""
+        return LossHistory(
+            means=tuple((update, total / count) for update, total, count in self._chunks[:_MEANS]),
+            now=self._smoothed(),
+            before=self._before,
+        )
+
+    def recent(self) -> list[tuple[int, float]]:
+        """(update, loss) since the last decision, the newest 100,000."""
+        return list(self._recent)
+
+    def mark(self) -> None:
+        """A decision was asked: the next history begins here."""
+        self._before = self._smoothed() or self._before
+        self._recent.clear()
+        self._chunks.clear()
+        self._chunk_size = 1
+
+    def _smoothed(self) -> SmoothedLoss | None:
+        finite = [loss for loss in self._newest if math.isfinite(loss)]
+        if not finite:
+            return None
+        error = stdev(finite) / math.sqrt(len(finite)) if len(finite) > 1 else math.nan
+        return SmoothedLoss(update=self._update, mean=fmean(finite), standard_error=error)
+
+    def _add_to_chunks(self, update: int, loss: float) -> None:
+        """Means of equal length; when there are too many, neighbours merge and the length doubles."""
+        if self._chunks and self._chunks[-1][2] < self._chunk_size:
+            _, total, count = self._chunks[-1]
+            self._chunks[-1] = (update, total + loss, count + 1)
+            return
+        if len(self._chunks) == _MEANS:
+            pairs = zip(self._chunks[::2], self._chunks[1::2], strict=True)
+            self._chunks = [(late[0], early[1] + late[1], early[2] + late[2]) for early, late in pairs]
+            self._chunk_size *= 2
+        self._chunks.append((update, loss, 1))
