@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -137,12 +137,12 @@ NOT_BUILT: dict[str, Any] = {
 }
 
 
-def refuse_unknown(names: Iterable[str], known: Sequence[str]) -> None:
+def refuse_unknown(unknown: Mapping[str, Any], known: Sequence[str]) -> None:
     """Raise for the first unknown argument of `wrap`, and name the closest known one."""
-    for name in names:
+    for name, value in unknown.items():
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-        raise ArgumentTypeError(name, "…", f"wrap() has no argument of this name; {hint}")
+        raise ArgumentTypeError(name, value, f"wrap() has no argument of this name; {hint}")
 
 
 def parse(a: Mapping[str, Any]) -> RunConfig:

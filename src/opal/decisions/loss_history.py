@@ -10,6 +10,7 @@ from statistics import fmean, stdev
 from opal.types import LossHistory, SmoothedLoss
 
 _KEPT = 100_000
+_SORT_AFTER = 10_000
 _MEANS = 100
 _WINDOW = 50
 
@@ -24,19 +25,31 @@ class LossMemory:
         self._chunk_size = 1
         self._newest: deque[float] = deque(maxlen=_WINDOW)
         self._update = 0
+        self._unsorted: list[tuple[int, Sequence[float | None]]] = []
+        self._unsorted_count = 0
 
     def add(self, first: int, losses: Sequence[float | None]) -> None:
-        """The losses of the updates from `first` on; None where none was given."""
-        for update, loss in enumerate(losses, start=first):
-            if loss is None:
-                continue
-            self._recent.append((update, loss))
-            self._newest.append(loss)
-            self._add_to_chunks(update, loss)
-        self._update = first + len(losses) - 1
+        """The losses of the updates from `first` on; None where none was given. Sorted in when they are asked for."""
+        self._unsorted.append((first, losses))
+        self._unsorted_count += len(losses)
+        if self._unsorted_count > _SORT_AFTER:
+            self._sort_in()
+
+    def _sort_in(self) -> None:
+        for first, losses in self._unsorted:
+            for update, loss in enumerate(losses, start=first):
+                if loss is None:
+                    continue
+                self._recent.append((update, loss))
+                self._newest.append(loss)
+                self._add_to_chunks(update, loss)
+            self._update = first + len(losses) - 1
+        self._unsorted.clear()
+        self._unsorted_count = 0
 
     def since(self) -> LossHistory:
         """What the message shows: at most 100 means, a smoothed loss now and at the last decision."""
+        self._sort_in()
         return LossHistory(
             means=tuple((update, total / count) for update, total, count in self._chunks[:_MEANS]),
             now=self._smoothed(),
@@ -45,10 +58,12 @@ class LossMemory:
 
     def recent(self) -> list[tuple[int, float]]:
         """(update, loss) since the last decision, the newest 100,000."""
+        self._sort_in()
         return list(self._recent)
 
     def mark(self) -> None:
         """A decision was asked: the next history begins here."""
+        self._sort_in()
         self._before = self._smoothed() or self._before
         self._recent.clear()
         self._chunks.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from typing import cast
 
 from opal.config import Schedule
@@ -83,7 +84,7 @@ def _points(total_steps: int, decisions: int | None, schedule: Schedule) -> list
             return _in_segments(total_steps, [(_FRONT_END, first), (1.0, count - first)])
         if schedule == "uniform":
             distance = max(1, total_steps // max(1, count))
-            return [Fraction(distance * number) for number in range(1, count + 1)]
+            return [Fraction(min(distance * number, total_steps)) for number in range(1, count + 1)]
         raise ArgumentValueError("schedule", schedule, "allowed are 'front', 'uniform', segments, update numbers")
     if all(isinstance(item, int) for item in schedule):
         points = _at_updates(total_steps, cast("Sequence[int]", schedule))
@@ -137,5 +138,5 @@ def _check_segments(segments: Sequence[tuple[float, int]]) -> None:
     ends = [end for end, _ in segments]
     if not all(0 < end <= 1 for end in ends) or any(count < 0 for _, count in segments):
         raise ArgumentValueError("schedule", list(segments), "a segment's end lies in (0, 1], its count is 0 or more")
-    if any(later <= earlier for earlier, later in zip(ends, ends[1:], strict=False)):
+    if any(later <= earlier for earlier, later in pairwise(ends)):
         raise ArgumentValueError("schedule", list(segments), "the ends of the segments rise")

@@ -51,7 +51,7 @@ from opal.prompts.templates import check_template
 from opal.prompts.workspace import prepare_workspace
 from opal.records import events
 from opal.records.log import inform, open_log, warn
-from opal.records.run_folder import RunFolder, new_run_folder
+from opal.records.run_folder import RunFolder, new_run_folder, remove_run_folder
 from opal.records.writer import RecordWriter
 from opal.types import RunFacts
 
@@ -83,13 +83,20 @@ def assemble(script: Script, config: RunConfig, backend: Backend, coordinator: C
         world_size=coordinator.world_size,
         activations=config.update.activations,
     )
-    system = render_system_prompt(config, facts)
-    folder = new_run_folder(config.records.run_dir)
-    backend.setup(_backend_run(folder, config))
-    files = starting_program(config.decisions.every)
-    references = prepare_workspace(folder, files.texts, config, facts)
-    build = _Build(script, config, optimizers, coordinator, folder)
-    wrapped = build.wrapped(backend, tap, decision_plan, files, facts, system, references)
+    folder = None
+    try:
+        system = render_system_prompt(config, facts)
+        folder = new_run_folder(config.records.run_dir)
+        backend.setup(_backend_run(folder, config))
+        files = starting_program(config.decisions.every)
+        references = prepare_workspace(folder, files.texts, config, facts)
+        build = _Build(script, config, optimizers, coordinator, folder)
+        wrapped = build.wrapped(backend, tap, decision_plan, files, facts, system, references)
+    except BaseException:
+        tap.close()
+        if folder is not None:
+            remove_run_folder(folder)
+        raise
     build.announce(decision_plan, backend)
     return wrapped
 

@@ -109,9 +109,12 @@ class Checker:
 
     def _find_nonfinite(self, first: int, losses: list[float | None]) -> None:
         """Ask once when the loss turns non-finite; again only after it was finite."""
+        given = losses if None not in losses else [loss for loss in losses if loss is not None]
+        if math.isfinite(sum(given)):  # type: ignore[arg-type]
+            self._was_finite = self._was_finite or bool(given)
+            return
         bad = [index for index, loss in enumerate(losses) if loss is not None and not math.isfinite(loss)]
-        if not bad:
-            self._was_finite = self._was_finite or any(loss is not None for loss in losses)
+        if not bad:  # finite values, too large for their sum
             return
         if self._was_finite:
             update = first + bad[0]

@@ -138,13 +138,24 @@ def _imports(path: str, text: str, exists: Callable[[str], bool]) -> list[str]:
 
 def _imported_names(tree: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """(module as parts below the workspace, names taken from it) for each import."""
-    for node in ast.walk(tree):
+    for node in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield tuple(alias.name.split(".")), []
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             yield (*base, *(node.module.split(".") if node.module else ())), [alias.name for alias in node.names]
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements, also nested ones; expressions, which are most of a tree, are passed by."""
+    todo = [tree]
+    while todo:
+        node = todo.pop()
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            below = getattr(node, field, ())
+            todo += below if isinstance(below, list) else ()
+        yield node
 
 
 def _module_files(parts: tuple[str, ...], exists: Callable[[str], bool]) -> list[str]:

@@ -17,6 +17,7 @@ import linecache
 import sys
 from collections.abc import Iterator, Mapping
 from types import CodeType, ModuleType
+from typing import Any
 
 from opal.programs.contract import ProgramFiles
 
@@ -58,9 +59,8 @@ class _Loader(importlib.abc.InspectLoader):
         return self._filename
 
     def get_code(self, fullname: str) -> CodeType:
-        tree = _LocalImports(self._package, self._local).visit(ast.parse(self._text, self._filename))
-        # The type checker knows no result for a tree; compile() of a module tree gives code.
-        code: CodeType = compile(ast.fix_missing_locations(tree), self._filename, "exec", dont_inherit=True)
+        tree = _LocalImports(self._package, self._local).rewrite(ast.parse(self._text, self._filename))
+        code: CodeType = compile(tree, self._filename, "exec", dont_inherit=True)
         return code
 
     def exec_module(self, module: ModuleType) -> None:
@@ -111,24 +111,36 @@ class _Finder(importlib.abc.MetaPathFinder):
         return None
 
 
-class _LocalImports(ast.NodeTransformer):
+class _LocalImports:
     """Turns absolute imports of workspace modules into imports from the private package."""
 
     def __init__(self, package: str, local: frozenset[str]) -> None:
         self._package = package
         self._local = local
 
-    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+    def rewrite(self, tree: ast.Module) -> ast.Module:
+        """Rewrite the imports of a module in place, wherever statements stand."""
+        todo: list[ast.AST] = [tree]
+        while todo:
+            node = todo.pop()
+            for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+                below = getattr(node, field, None)
+                if isinstance(below, list):
+                    below[:] = [part for statement in below for part in self._parts(statement)]
+                    todo += below
+        return tree
+
+    def _parts(self, node: ast.AST) -> list[Any]:
+        """What stands in the place of one statement."""
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module and self._is_local(node.module):
+            node.module = f"{self._package}.{node.module}"
+        if not isinstance(node, ast.Import) or not any(self._is_local(alias.name) for alias in node.names):
+            return [node]
         return [
-            ast.copy_location(part, node)
+            ast.fix_missing_locations(ast.copy_location(part, node))
             for alias in node.names
             for part in (self._rewritten(alias) if self._is_local(alias.name) else [ast.Import(names=[alias])])
         ]
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
-        if node.level == 0 and node.module and self._is_local(node.module):
-            node.module = f"{self._package}.{node.module}"
-        return node
 
     def _is_local(self, name: str) -> bool:
         return name.split(".")[0] in self._local

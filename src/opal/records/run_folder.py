@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,3 +120,11 @@ def new_run_folder(run_dir: str | None) -> RunFolder:
             f"run_dir={str(root)!r} cannot be made ({error}): name a folder that you can write"
         ) from error
     return folder
+
+
+def remove_run_folder(folder: RunFolder) -> None:
+    """Remove what `new_run_folder` made of a run that never began; files of somebody else's stay."""
+    for path in (folder.programs, folder.decisions, folder.workspace):
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):  # not empty: it was there before
+        folder.root.rmdir()
