@@ -30,8 +30,8 @@ class Backend(Protocol):
 
     `setup` comes first, once, on the thread of `wrap`; it raises for an unknown option and does nothing slow.
     `decide` runs on the worker thread, one call at a time, and may block for as long as the agent thinks. It returns
-    the answer, or raises BackendUnavailableError (cannot be asked now), BackendFailedError (this turn failed), or anything
-    else, which counts as failed. Edits of a turn that raised never apply.
+    the answer, or raises BackendUnavailableError (cannot be asked now), BackendFailedError (this turn failed), or
+    anything else, which counts as failed. Edits of a turn that raised never apply.
     `cancel` may be called from any thread; a `decide` in progress then raises within seconds.
     `close` comes last, once; it ends what the backend started and blocks for at most ten seconds.
     `save` and `restore` carry the conversation across a checkpoint as plain values.
