@@ -53,7 +53,7 @@ def repeated_test_files(root: Path) -> list[str]:
 
 def unmirrored_test_folders(root: Path) -> list[str]:
     """Folders of `tests` that stand for no part of `src/opal`, no top-level folder, and no kind of test run apart."""
-    apart = {"layout", "distributed", "agents", "browser", "slow", "identity"}
+    apart = {"layout", "distributed", "agents", "browser", "slow", "identity", "cases"}
     folders = [path for path in (root / "tests").iterdir() if path.is_dir() and any(path.rglob("*.py"))]
     package = root / "src" / "opal"
 

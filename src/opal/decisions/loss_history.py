@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import fmean, linear_regression
 
 from opal.types import LossHistory, SmoothedLoss
 
@@ -73,8 +73,7 @@ class LossMemory:
         finite = [loss for loss in self._newest if math.isfinite(loss)]
         if not finite:
             return None
-        error = stdev(finite) / math.sqrt(len(finite)) if len(finite) > 1 else math.nan
-        return SmoothedLoss(update=self._update, mean=fmean(finite), standard_error=error)
+        return SmoothedLoss(update=self._update, mean=fmean(finite), standard_error=_standard_error(finite))
 
     def _add_to_chunks(self, update: int, loss: float) -> None:
         """Means of equal length; when there are too many, neighbours merge and the length doubles."""
@@ -87,3 +86,13 @@ class LossMemory:
             self._chunks = [(late[0], early[1] + late[1], early[2] + late[2]) for early, late in pairs]
             self._chunk_size *= 2
         self._chunks.append((update, loss, 1))
+
+
+def _standard_error(losses: list[float]) -> float:
+    """Of the mean, from what is left about a straight line: a loss that falls is not noise."""
+    count = len(losses)
+    if count < 3:
+        return math.nan
+    line = linear_regression(range(count), losses)
+    rest = sum((loss - line.intercept - line.slope * index) ** 2 for index, loss in enumerate(losses))
+    return math.sqrt(rest / (count - 2) / count)

@@ -106,8 +106,8 @@ def _in_segments(total_steps: int, segments: Sequence[tuple[float, int]]) -> lis
     start = Fraction(0)
     for end, count in segments:
         stop = total_steps * _as_written(end)
-        parts = count + 1 if end == 1 else count
-        points += [start + (stop - start) * number / parts for number in range(1, count + 1)]
+        distance = (stop - start) / max(1, count + 1 if end == 1 else count)
+        points += [start + distance * number for number in range(1, count + 1)]
         start = stop
     return points
 

@@ -82,7 +82,7 @@ class AgentOptimizer(torch.optim.Optimizer):
 
     def _step_with_hooks(self, closure: Callable[[], Any] | None, loss: Loss) -> Any:
         """A step with the hooks that were registered on the wrapper, called as torch calls them."""
-        args: tuple[Any, ...] = () if closure is None else (closure,)
+        args: tuple[Any, ...] = (self,) if closure is None else (self, closure)  # torch counts the optimizer in
         kwargs: dict[str, Any] = {} if loss is None else {"loss": loss}
         for hook in list(self._optimizer_step_pre_hooks.values()):
             changed = hook(self, args, kwargs)
@@ -90,7 +90,7 @@ class AgentOptimizer(torch.optim.Optimizer):
                 if not (isinstance(changed, tuple) and len(changed) == 2):
                     raise ArgumentTypeError("hook", changed, "a step pre-hook returns None or (args, kwargs)")
                 args, kwargs = changed
-        result = self._step_from(*args, **kwargs)
+        result = AgentOptimizer._step_from(*args, **kwargs)
         for post_hook in list(self._optimizer_step_post_hooks.values()):
             post_hook(self, args, kwargs)
         return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +102,7 @@ def assemble(script: Script, config: RunConfig, backend: Backend, coordinator: C
 
 
 class _Build:
-    """Holds what several steps of the assembly share."""
+    """Builds the parts in order; each step leaves what later ones need."""
 
     def __init__(
         self,
@@ -117,11 +117,15 @@ class _Build:
         self.optimizers = optimizers
         self.coordinator = coordinator
         self.folder = folder
+        self.late = late = _Late()
         self.timeline = Timeline()
         self.clock = UpdateClock()
         self.progress = Progress(config.task.total_steps)
-        self.untold = Untold()
         self.losses = LossMemory()
+        self.writer = RecordWriter(folder, warn=warn, on_commands=lambda commands: late.upkeep.commands(commands))
+        self.journal = Journal(folder, self.writer, Untold(), self.progress)
+        self.schedulers = UserSchedulers(list(script.schedulers), lambda name: late.upkeep.adopted(name))
+        self.applier = UpdateApplier(optimizers.named_params, self.clock, InnerHooks(script.optimizers))
 
     def wrapped(
         self,
@@ -133,73 +137,22 @@ class _Build:
         system: str,
         references: tuple[str, ...],
     ) -> AgentOptimizer:
-        config, task = self.config, self.config.task
-        late = _Late()
-        writer = RecordWriter(self.folder, warn=warn, on_commands=lambda commands: late.upkeep.commands(commands))
-        self.journal = journal = Journal(self.folder, writer, self.untold, self.progress)
-        schedulers = UserSchedulers(list(self.script.schedulers), lambda name: late.upkeep.adopted(name))
-        applier = UpdateApplier(self.optimizers.named_params, self.clock, InnerHooks(self.script.optimizers))
-        slots = self._slots(files, schedulers)
-        applier.install(slots.running)
-        switch = ProgramSwitch(
-            slots=slots,
-            applier=applier,
-            optimizers=self.optimizers,
-            schedulers=schedulers,
-            spec=self._spec(schedulers),
-            rates=lambda: _rates(late.optimizer),
-            trial_steps=config.safety.trial_steps,
-            snapshot_limit_bytes=config.safety.snapshot_limit_gb * 1e9,
-            every=config.decisions.every,
-            warn_once=journal.warn_once,
-        )
-        upkeep = Upkeep(
-            timeline=self.timeline,
-            slots=slots,
-            applier=applier,
-            optimizers=self.optimizers,
-            clock=self.clock,
-            journal=journal,
-            progress=self.progress,
-            trial_steps=config.safety.trial_steps,
-        )
-        recovery = Recovery(slots=slots, applier=applier, switch=switch, on_failed=upkeep.failed)
-        applier.on_failure(recovery.handle)
-        measurement = Measurement(
-            slots=slots,
-            named_params=self.optimizers.named_params,
-            clock=self.clock,
-            tap=tap,
-            total_steps=task.total_steps,
-            updates_per_epoch=updates_per_epoch(
-                epochs=task.epochs,
-                total_steps=task.total_steps,
-                train_size=task.train_size,
-                batch_size=task.batch_size,
-            ),
-        )
+        """Everything, tied together."""
+        slots = self._slots(files)
+        self.applier.install(slots.running)
+        switch = self._switch(slots)
+        upkeep = self._upkeep(slots)
+        recovery = Recovery(slots=slots, applier=self.applier, switch=switch, on_failed=upkeep.failed)
+        self.applier.on_failure(recovery.handle)
+        measurement = self._measurement(slots, tap)
         worker: DecisionWorker[Answered] = DecisionWorker(self.timeline.interrupt)
-        desk = AgentDesk(backend=backend, folder=self.folder, writer=writer, system=system, references=references)
+        desk = AgentDesk(backend=backend, folder=self.folder, writer=self.writer, system=system, references=references)
         decisions = self._decisions(decision_plan, desk, worker, slots, switch, measurement, upkeep)
-        ring = LossRing(config.decisions.every)
-        checker = Checker(
-            every=config.decisions.every,
-            timeline=self.timeline,
-            ring=ring,
-            coordinator=self.coordinator,
-            slots=slots,
-            losses=self.losses,
-            measurement=measurement,
-            decisions=decisions,
-            journal=journal,
-            clock=self.clock,
-            progress=self.progress,
-            rates=lambda: _rates(late.optimizer),
-            pause_on_nonfinite=config.decisions.pause_on_nonfinite,
-        )
-        record = RunRecord(self.folder, writer, config, facts)
+        ring = LossRing(self.config.decisions.every)
+        checker = self._checker(ring, slots, measurement, decisions)
+        record = RunRecord(self.folder, self.writer, self.config, facts)
         closing = Closing(
-            journal=journal,
+            journal=self.journal,
             progress=self.progress,
             checker=checker,
             decisions=decisions,
@@ -212,27 +165,11 @@ class _Build:
             tap=tap,
             record=record,
         )
-        late.upkeep = upkeep
-        late.optimizer = AgentOptimizer(
-            RunParts(
-                progress=self.progress,
-                timeline=self.timeline,
-                ring=ring,
-                applier=applier,
-                upkeep=upkeep,
-                slots=slots,
-                optimizers=self.optimizers,
-                schedulers=schedulers,
-                decisions=decisions,
-                journal=journal,
-                clock=self.clock,
-                closing=closing,
-                folder=self.folder,
-            )
-        )
+        self.late.upkeep = upkeep
+        self.late.optimizer = self._optimizer(ring, slots, decisions, upkeep, closing)
         upkeep.begin(checker, decisions)
-        self._start_records(writer, record, decision_plan, backend, files, system)
-        return late.optimizer
+        self._start_records(record, decision_plan, backend, files, system)
+        return self.late.optimizer
 
     def announce(self, decision_plan: Plan, backend: Backend) -> None:
         """The start-up lines."""
@@ -244,34 +181,114 @@ class _Build:
         if self.config.decisions.blocking == "auto":
             inform('blocking="auto" is experimental')
 
-    def _slots(self, files: ProgramFiles, schedulers: UserSchedulers) -> ProgramSlots:
+    def _slots(self, files: ProgramFiles) -> ProgramSlots:
         analysis = load_analysis(ProgramModules(STARTING_VERSION, files), self.config.decisions.every)
         starting = build_program(
             ProgramModules(STARTING_VERSION, files),
             analysis,
             self.optimizers.named_params,
             None,
-            self._spec(schedulers)(1),
+            self._spec(1),
             is_starting=True,
         )
         return ProgramSlots(starting)
 
-    def _spec(self, schedulers: UserSchedulers) -> Callable[[int], dict[str, Any]]:
-        """What `build` is told, for a program that begins with a given update."""
+    def _switch(self, slots: ProgramSlots) -> ProgramSwitch:
+        return ProgramSwitch(
+            slots=slots,
+            applier=self.applier,
+            optimizers=self.optimizers,
+            schedulers=self.schedulers,
+            spec=self._spec,
+            rates=self._rates,
+            trial_steps=self.config.safety.trial_steps,
+            snapshot_limit_bytes=self.config.safety.snapshot_limit_gb * 1e9,
+            every=self.config.decisions.every,
+            warn_once=self.journal.warn_once,
+        )
 
-        def spec(update: int) -> dict[str, Any]:
-            return {
-                "total_updates": self.config.task.total_steps,
-                "update": update,
-                "world_size": self.coordinator.world_size,
-                "rank": self.coordinator.rank,
-                "user_optimizers": list(self.script.optimizers),
-                "user_schedulers": list(schedulers.schedulers),
-                "clip_grad_norm": self.config.update.clip_grad_norm,
-                "bounds": self.config.update.bounds,
-            }
+    def _upkeep(self, slots: ProgramSlots) -> Upkeep:
+        return Upkeep(
+            timeline=self.timeline,
+            slots=slots,
+            applier=self.applier,
+            optimizers=self.optimizers,
+            clock=self.clock,
+            journal=self.journal,
+            progress=self.progress,
+            trial_steps=self.config.safety.trial_steps,
+        )
 
-        return spec
+    def _measurement(self, slots: ProgramSlots, tap: ActivationTap) -> Measurement:
+        task = self.config.task
+        return Measurement(
+            slots=slots,
+            named_params=self.optimizers.named_params,
+            clock=self.clock,
+            tap=tap,
+            total_steps=task.total_steps,
+            updates_per_epoch=updates_per_epoch(
+                epochs=task.epochs,
+                total_steps=task.total_steps,
+                train_size=task.train_size,
+                batch_size=task.batch_size,
+            ),
+        )
+
+    def _checker(self, ring: LossRing, slots: ProgramSlots, measurement: Measurement, decisions: Decisions) -> Checker:
+        return Checker(
+            every=self.config.decisions.every,
+            timeline=self.timeline,
+            ring=ring,
+            coordinator=self.coordinator,
+            slots=slots,
+            losses=self.losses,
+            measurement=measurement,
+            decisions=decisions,
+            journal=self.journal,
+            clock=self.clock,
+            progress=self.progress,
+            rates=self._rates,
+            pause_on_nonfinite=self.config.decisions.pause_on_nonfinite,
+        )
+
+    def _optimizer(
+        self, ring: LossRing, slots: ProgramSlots, decisions: Decisions, upkeep: Upkeep, closing: Closing
+    ) -> AgentOptimizer:
+        return AgentOptimizer(
+            RunParts(
+                progress=self.progress,
+                timeline=self.timeline,
+                ring=ring,
+                applier=self.applier,
+                upkeep=upkeep,
+                slots=slots,
+                optimizers=self.optimizers,
+                schedulers=self.schedulers,
+                decisions=decisions,
+                journal=self.journal,
+                clock=self.clock,
+                closing=closing,
+                folder=self.folder,
+            )
+        )
+
+    def _spec(self, update: int) -> dict[str, Any]:
+        """What `build` is told, for a program that begins with `update`."""
+        return {
+            "total_updates": self.config.task.total_steps,
+            "update": update,
+            "world_size": self.coordinator.world_size,
+            "rank": self.coordinator.rank,
+            "user_optimizers": list(self.script.optimizers),
+            "user_schedulers": list(self.schedulers.schedulers),
+            "clip_grad_norm": self.config.update.clip_grad_norm,
+            "bounds": self.config.update.bounds,
+        }
+
+    def _rates(self) -> list[Any]:
+        """The learning rates in force, one per group."""
+        return [group.get("lr", math.nan) for group in self.late.optimizer.param_groups]
 
     def _decisions(
         self,
@@ -303,7 +320,6 @@ class _Build:
 
     def _start_records(
         self,
-        writer: RecordWriter,
         record: RunRecord,
         decision_plan: Plan,
         backend: Backend,
@@ -315,9 +331,9 @@ class _Build:
         record.started(
             installation={"checkout": checkout, "changed": list(changed)}, decision_updates=decision_plan.updates
         )
-        writer.text(self.folder.system, system)
-        writer.program(STARTING_VERSION, files.texts)
-        writer.text(self.folder.final, STARTING_VERSION + "\n")
+        self.writer.text(self.folder.system, system)
+        self.writer.program(STARTING_VERSION, files.texts)
+        self.writer.text(self.folder.final, STARTING_VERSION + "\n")
         self.journal.record(
             events.RunStarted,
             total_steps=self.config.task.total_steps,
@@ -332,7 +348,7 @@ class _Build:
                 f"{len(changed)} files of the installed opal-optimizer differ from its record ({some}): reinstall it, "
                 "or keep in mind that this run is not that version's"
             )
-        writer.start()
+        self.writer.start()
 
 
 class _Late:
@@ -355,7 +371,3 @@ def _backend_run(folder: RunFolder, config: RunConfig) -> BackendRun:
         total_steps=config.task.total_steps,
         options=config.agent.backend_options,
     )
-
-
-def _rates(optimizer: AgentOptimizer) -> list[Any]:
-    return [group.get("lr", float("nan")) for group in optimizer.param_groups]

@@ -99,7 +99,9 @@ class Closing:
             return
         folder, losses = self._journal.folder, self._decisions.recent_losses()
         request = self._decisions.closing_request()
-        self._journal.writer.text(folder.decisions / "closing.txt", render_closing_message(request))
+        message = render_closing_message(request)
+        self._journal.writer.text(folder.decisions / "closing.txt", message)
+        self._journal.writer.text(folder.inbox / "closing.md", message)
         try:
             write_inbox(folder, request, losses, request.reports)
         except OSError as error:

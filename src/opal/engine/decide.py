@@ -18,7 +18,7 @@ from opal.engine.timing import UpdateClock
 from opal.programs.failure import describe_failure
 from opal.programs.slots import ProgramSlots
 from opal.records import events
-from opal.types import DecisionRequest, Metric, Outcome, Reason
+from opal.types import DecisionRequest, Metric, Outcome, ProgramAudit, Reason
 
 
 class Decisions:
@@ -56,6 +56,7 @@ class Decisions:
         self._on_swapped = on_swapped
         self._workspace_differs = False
         self._development: list[Metric] = []
+        self._starting_audit: tuple[ProgramAudit, ...] = ()
         self.cost_usd = 0.0
 
     @property
@@ -152,10 +153,16 @@ class Decisions:
             metrics=tuple(metric for metric in untold.metrics if metric.shown and not metric.development),
             failures=tuple(untold.failures),
             timing=self._clock.timing(),
-            audits=tuple(untold.audits),
+            audits=self._audits(untold.audits),
             notes=tuple(untold.notes),
             warnings=tuple(untold.warnings),
         )
+
+    def _audits(self, new: list[ProgramAudit]) -> tuple[ProgramAudit, ...]:
+        """New audits, with the starting program's beside them."""
+        if not self._starting_audit:
+            self._starting_audit = tuple(audit for audit in new if audit.version == self._slots.starting_version)[:1]
+        return (*(audit for audit in self._starting_audit if new and audit not in new), *new)
 
     def _take_up(self, answered: Answered, update: int) -> Outcome:
         request, answer = answered.question.request, answered.answer

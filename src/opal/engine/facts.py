@@ -166,4 +166,4 @@ def _script() -> str | None:
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     if path is None or not os.path.isfile(path) or any(part in path for part in _LIBRARY_PARTS):
         return None
-    return os.path.abspath(path)
+    return os.path.abspath(str(path))

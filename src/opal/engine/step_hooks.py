@@ -76,4 +76,4 @@ class InnerHooks:
 
 def _call(hooks: list[Any], optimizer: torch.optim.Optimizer) -> None:
     for hook in hooks:
-        hook(optimizer, (), {})
+        hook(optimizer, (optimizer,), {})

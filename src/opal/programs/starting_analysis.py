@@ -16,9 +16,10 @@ of the paired differences, and the `correlation` of single losses (near 1: batch
 steps are too short. Positive: it rises again, steps are too long. Noise pulls it to 0;
 `noise_to_signal`: variance of the gradient's noise / squared norm of its mean, for the batch of one update: at 4, a
 batch four times as large has as much signal as noise. A mean that turns within the momentum's memory counts as noise.
+It takes a positive cosine to tell.
 
-`blocks`: gradient norm below one layer number, or of one module. `nonfinite`: names of weights and gradients with NaN or
-infinity (or too large to be squared).
+`blocks`: gradient norm below one layer number, or of one module. `nonfinite`: names of weights and gradients with NaN
+or infinity (or too large to be squared).
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ SHOWN_WINDOWS = 6
 KEPT_LOSSES = 10_000  # at most; an epoch and a window are kept for `epoch_earlier`
 SHOWN_ROLES, SHOWN_BLOCKS, SHOWN_NAMES = 24, 48, 20  # the largest; the others are summed
 SMALL = 10_000  # entries; tensors up to this size are measured together with those of the same shape
+PIECE = 2**24  # entries of a large tensor that are converted at a time, where its dtype is coarse
 MOMENTA = ("exp_avg", "momentum_buffer", "momentum")  # what optimizers and rules call an average of gradients
+USUAL_DECAY = 0.9  # of a momentum that does not say it
 
 Groups = dict[str, list[int]]  # of parameters, by their place in obs.params
 
@@ -141,11 +144,8 @@ def numbers(row: Sequence[float], decay: float, past: int) -> dict[str, float]:
         found["cosine_last_step"] = step
     if momentum is not None:
         found["cosine_momentum"] = momentum
-    elif step is not None and not mm_g:
-        momentum, decay = (
-            -step,
-            0.0,
-        )  # the last gradient, in plain SGD; in place of momentum it is a rough one otherwise
+    elif step is not None and not mm_g:  # where there is no momentum, the last step stands in: exact for plain SGD
+        momentum, decay = -step, 0.0
     if momentum is not None and momentum > 0:
         found["noise_to_signal"] = noise_to_signal(momentum, decay, past)
     return dict(zip(found, map(float, ("%.5g " * len(found) % tuple(found.values())).split()), strict=True))
@@ -160,8 +160,8 @@ def noise_to_signal(cosine: float, decay: float, past: int) -> float:
     """The simple noise scale of McCandlish et al. 2018 (arXiv:1812.06162, section 2.2), in units of this batch.
 
     There it comes from a small and a large batch; here momentum, made of `past` earlier gradients, is the large one.
-    With independent noise it has a gradient's signal and c = (1 - decay) / (1 + decay) of its noise variance (more while
-    it is young), so that cosine² = 1 / ((1 + r) (1 + c r)), solved for r. Not to be told from a cosine below 0.
+    With independent noise it has a gradient's signal and c = (1 - decay) / (1 + decay) of its noise variance (more
+    while it is young), so that cosine² = 1 / ((1 + r) (1 + c r)), solved for r.
     """
     faded = decay**past
     c = (1 - decay) / (1 + decay) * (1 + faded) / (1 - faded)
@@ -223,16 +223,17 @@ def find_momenta(updater: Any, params: Mapping[str, Any]) -> tuple[dict[str, tor
             for key, value in [*found, *(own.items() if isinstance(own, dict) else ())]:
                 if isinstance(value, torch.Tensor):
                     momenta[key if isinstance(key, str) else names.get(id(key), "")] = value
-        for group in getattr(source, "param_groups", ())[:1]:
-            value = group.get("betas", (group.get("momentum"),))[0]
-            decay = value if decay is None and isinstance(value, float) and 0 <= value < 1 else decay
-    return momenta, 0.9 if decay is None else decay
+        groups = getattr(source, "param_groups", None)
+        if decay is None and isinstance(groups, list) and groups and isinstance(groups[0], dict):
+            value = groups[0].get("betas") or groups[0].get("momentum")
+            value = value[0] if isinstance(value, list | tuple) else value
+            decay = value if isinstance(value, float) and 0 <= value < 1 else None
+    return momenta, USUAL_DECAY if decay is None else decay
 
 
 # ── Inner products, with few operations and one read from each device ──
 
 COLUMNS = ("ww", "gg", "dd", "gm", "gg", "mm", "gd", "gg", "dd")  # of weights, gradient, last step (d), momentum …
-EXACT = (torch.float32, torch.float64)
 NEEDED = ("ww", "gg", "dd", "gm", "gm", "gm", "gd", "gd", "gd")  # … 0 unless both of these are there
 
 
@@ -244,7 +245,12 @@ def measure(names: list[str], batches: list[list[int]], kinds: Sequence[Mapping[
         columns = [[kind.get(names[place]) for place in places] for kind in kinds]
         try:
             results = [(places, *products(columns))]
-        except (RuntimeError, TypeError, ValueError):  # one is unlike the others: dtype, layout, shape, or not there
+        except (
+            AttributeError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ):  # one is unlike the others: dtype, layout, shape, or not there
             results = [([place], *products(alike(row))) for place, *row in zip(places, *columns, strict=True)]
         for result in results:
             by_device.setdefault(result[2].device, []).append(result)
@@ -269,21 +275,37 @@ def products(columns: list[list[Any]]) -> tuple[tuple[str, ...], torch.Tensor]:
         elif any(tensor is not None for tensor in column):
             raise ValueError("some have it, some not")
     size = tensors[0].numel()
-    if size > SMALL:  # nothing is copied
-        if any(tensor.dtype not in EXACT for tensor in tensors):
-            raise ValueError("too coarse to be added up")
+    if size > SMALL:
         pairs = pairs_of(there, False)
-        flat = [tensor.reshape(-1) for tensor in tensors]
-        ends = [(there.index(pair[0]) * count, there.index(pair[1]) * count) for pair in pairs]
-        return pairs, torch.stack([torch.dot(flat[a + k], flat[b + k]) for k in range(count) for a, b in ends])
-    matrices = torch.stack(tensors).view(len(there), count, size).transpose(0, 1)
+        ends = [(there.index(pair[0]), there.index(pair[1])) for pair in pairs]
+        return pairs, torch.stack([dot for k in range(count) for dot in large_products(tensors[k::count], ends)])
+    stack = torch.stack(tensors)
+    wide = torch.float32 if stack.device.type == "mps" else torch.float64
+    if stack.is_cuda:
+        stack = stack.double()  # not to be rounded to TF32
+    matrices = stack.view(len(there), count, size).transpose(0, 1)
     found = torch.bmm(matrices, matrices.mT)
-    if found.dtype not in EXACT:  # of a coarse dtype, or made so by autocast, which leaves float64 alone
-        if found.is_complex():
-            raise ValueError("to be taken as real")
-        matrices = matrices.to(torch.float32 if found.device.type == "mps" else torch.float64)
-        found = torch.bmm(matrices, matrices.mT)
+    if found.is_complex():
+        raise ValueError("to be taken as real")
+    if found.dtype not in (torch.float32, torch.float64):  # coarse, or made so by autocast, which leaves float64 alone
+        found = torch.bmm(matrices.to(wide), matrices.mT.to(wide))
     return pairs_of(there, True), found.view(-1)
+
+
+def large_products(tensors: list[Any], ends: list[tuple[int, int]]) -> list[torch.Tensor]:
+    """Of one parameter's tensors, without a copy of them."""
+    dtypes, shape = {tensor.dtype for tensor in tensors}, tensors[0].shape
+    if any(tensor.layout is not torch.strided or tensor.is_complex() or tensor.shape != shape for tensor in tensors):
+        raise ValueError("not to be multiplied as they are")
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    if dtypes == {torch.float32} and len(flat[0]) <= PIECE:
+        return [torch.dot(flat[a], flat[b]) for a, b in ends]
+    dtype = torch.float64 if torch.float64 in dtypes else torch.float32
+    sums = []
+    for piece in zip(*[x.split(PIECE) for x in flat], strict=True):
+        fine = [x.to(dtype) for x in piece]
+        sums.append(torch.stack([torch.dot(fine[a], fine[b]) for a, b in ends]))
+    return list(torch.stack(sums).sum(0))
 
 
 @cache
@@ -301,8 +323,7 @@ def alike(tensors: Sequence[Any]) -> list[list[Any]]:
     """One parameter's tensors dense, real, on one device; one of another shape (a factored momentum) is left out."""
     shape, device = tensors[0].shape, tensors[0].device
     dense = [None if x is None or x.shape != shape else x.to_dense().to(device) for x in tensors]
-    real = [torch.view_as_real(x.resolve_conj()) if x is not None and x.is_complex() else x for x in dense]
-    return [[None if x is None else x.float() if device.type == "mps" else x.double()] for x in real]
+    return [[torch.view_as_real(x.resolve_conj()) if x is not None and x.is_complex() else x] for x in dense]
 
 
 def add(rows: Sequence[Sequence[float]]) -> Sequence[float]:

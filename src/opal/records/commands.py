@@ -61,7 +61,7 @@ class CommandReader:
         for line in self._tail.read():
             try:
                 commands.append(_DECODER.decode(line))
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, RecursionError):
                 continue
         return commands
 

@@ -77,7 +77,7 @@ class RecordStore:
         line = encode(value) + b"\n"
         waiting = self._lines.setdefault(path, [])
         if len(waiting) >= MOST_LINES or self._bytes + len(line) > MOST_BYTES:
-            self._losses.add(1, self._last_fault)
+            self._losses.add(1, self._last_fault or "too many records at once")
             return
         waiting.append(line)
         self._bytes += len(line)

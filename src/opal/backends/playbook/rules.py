@@ -89,12 +89,14 @@ def decide(situation: Situation, before: Decision) -> Decision:
     changed: list[str] = []
     settings = before.settings
     if settings is None:
+        # What was measured under the script's rule says nothing about Muon's rates: the other rules wait.
         settings = Settings()
         observed.append(f"the script's {' and '.join(situation.optimizers)} updates every parameter alike")
         changed.append(f"hidden matrices to Muon at {MUON_RATE:g}, in the shape of the script's schedule")
-    settings = _by_sign(situation, before, settings, observed, changed)
-    settings = _by_ratio(situation, before, settings, observed, changed)
-    settings = _by_spikes(situation, settings, observed, changed)
+    else:
+        settings = _by_sign(situation, before, settings, observed, changed)
+        settings = _by_ratio(situation, before, settings, observed, changed)
+        settings = _by_spikes(situation, settings, observed, changed)
     since = situation.update if changed else before.since
     return _say(replace(before, settings=settings, since=since), observed, changed, ended=False, rule="1 to 5")
 

@@ -1,0 +1,1 @@
+"""The command `opal`: one file a command, loaded when it is called."""

@@ -1,0 +1,1 @@
+"""What `opal demo` trains: a small byte-level GPT on the sources of Python's standard library."""

@@ -1,0 +1,1 @@
+"""What an agent reads: system prompt, messages, inbox, workspace. Works without torch."""
