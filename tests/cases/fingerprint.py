@@ -31,14 +31,14 @@ def sha256(tensors: Iterable[tuple[str, torch.Tensor]]) -> str:
 
 
 def differences(one: Any, other: Any, place: str = "") -> list[str]:
-    """Where two states differ: types, lengths, keys in order, bytes of tensors, values of everything else."""
+    """Where two states differ: types, lengths, keys, bytes of tensors, values of everything else."""
     if type(one) is not type(other):
         return [f"{place}: {type(one).__name__} and {type(other).__name__}"]
     if isinstance(one, torch.Tensor):
         same = one.dtype == other.dtype and one.shape == other.shape and tensor_bytes(one) == tensor_bytes(other)
         return [] if same else [f"{place}: {one} and {other}"]
     if isinstance(one, Mapping):
-        if list(one) != list(other):
+        if set(one) != set(other):
             return [f"{place}: keys {list(one)} and {list(other)}"]
         return [line for key in one for line in differences(one[key], other[key], f"{place}[{key!r}]")]
     if isinstance(one, list | tuple):

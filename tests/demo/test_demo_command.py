@@ -65,7 +65,7 @@ def build(named_params, previous=None, spec=None):
 
 
 def test_what_the_agent_did_is_told_decision_by_decision(tmp_path: Path) -> None:
-    answers = iter([(UPDATER, "plain SGD \x1b[31mnow " + "because " * 200), (None, "it goes well")])
+    answers = iter([(UPDATER, "plain SGD \x1b[31mnow " + "because " * 400), (None, "it goes well")])
 
     def agent(workspace: str, message: str, system: str) -> str:
         source, text = next(answers)

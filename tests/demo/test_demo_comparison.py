@@ -84,6 +84,14 @@ def test_a_clear_win_a_loss_and_no_difference_are_called_what_they_are() -> None
     assert "no clear difference (+0.000 ± 0.000)" in judgement(three_runs([2.0, 3.0, 4.0]))[0]
 
 
+def test_seconds_that_are_not_equal_are_not_passed_off_as_equal() -> None:
+    runs = three_runs([1.5, 2.4, 3.3])
+    assert runs.longer is not None
+    faster = Row(name="longer", trained=trained(600, 50.0, [1.9, 2.8, 3.7]))
+    assert not any("not equal" in line for line in judgement(runs))
+    assert "not equal" in judgement(Comparison(plain=runs.plain, opal=runs.opal, longer=faster))[-1]
+
+
 def test_equal_seconds_are_not_claimed_when_there_was_no_longer_run() -> None:
     runs = three_runs([1.5, 2.4, 3.3])
     assert (

@@ -9,7 +9,7 @@ from pathlib import Path
 from opal.records.decision_rows import DecisionRow, decision_rows
 from opal.records.reader import read_run
 
-LONGEST_RATIONALE = 700
+LONGEST_RATIONALE = 1500
 
 
 def describe_changes(run: Path, width: int = 100) -> list[str]:

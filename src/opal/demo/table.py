@@ -9,6 +9,9 @@ from rich.table import Table
 
 from opal.demo.comparison import Comparison, Row, standard_error_of_difference
 
+# Seconds that differ by more than this share are not called equal without a word.
+PACE_TOLERANCE = 0.1
+
 # Differences within this many standard errors are called no difference.
 CLEAR = 2.0
 
@@ -45,6 +48,11 @@ def judgement(comparison: Comparison) -> list[str]:
             f"At equal seconds (plain had {longer.trained.updates} updates in {longer.trained.seconds:.1f} s, "
             f"OPAL {opal.trained.updates} in {opal.trained.seconds:.1f} s, waiting included): {_verdict(opal, longer)}"
         )
+        if abs(longer.trained.seconds / opal.trained.seconds - 1) > PACE_TOLERANCE:
+            lines.append(
+                "These seconds are not equal: the machine changed its pace between the runs, so that plain had more or "
+                "fewer updates than it should have had. Repeat the demo on a machine that does nothing else."
+            )
     return lines
 
 

@@ -328,9 +328,7 @@ class _Build:
     ) -> None:
         checkout = source_checkout()
         changed = () if checkout else changed_files()
-        record.started(
-            installation={"checkout": checkout, "changed": list(changed)}, decision_updates=decision_plan.updates
-        )
+        record.started(checkout=checkout, changed=changed, decision_updates=decision_plan.updates)
         self.writer.text(self.folder.system, system)
         self.writer.program(STARTING_VERSION, files.texts)
         self.writer.text(self.folder.final, STARTING_VERSION + "\n")

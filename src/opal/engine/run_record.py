@@ -51,9 +51,13 @@ class RunRecord:
             "host": socket.gethostname(),
         }
 
-    def started(self, *, installation: dict[str, Any], decision_updates: tuple[int, ...]) -> None:
-        """Write it for the first time."""
-        self._content |= {"installation": installation, "decision_updates": list(decision_updates)}
+    def started(self, *, checkout: str | None, changed: tuple[str, ...], decision_updates: tuple[int, ...]) -> None:
+        """Write it for the first time; `changed` are files that differ from the installation's record."""
+        self._content |= {
+            "checkout": checkout,
+            "installation": list(changed),
+            "decision_updates": list(decision_updates),
+        }
         self._write()
 
     def ended(self, *, outcome: str, updates: int, final_version: str, agent_wait_seconds: float) -> None:
