@@ -147,6 +147,15 @@ class ProgramAudit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupRate:
+    """The learning rate that a group has now: how many tensors, the role of the first one, the rate."""
+
+    tensors: int
+    first_role: str
+    rate: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Failure:
     """A program failed: where, how, and what became of its effects."""
 
@@ -207,6 +216,7 @@ class DecisionRequest:
     metrics: tuple[Metric, ...] = ()
     skipped: tuple[int, ...] = ()
     failures: tuple[Failure, ...] = ()
+    rates: tuple[GroupRate, ...] = ()
     timing: Timing | None = None
     audits: tuple[ProgramAudit, ...] = ()
     notes: tuple[str, ...] = ()

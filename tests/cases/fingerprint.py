@@ -56,7 +56,7 @@ def random_states() -> dict[str, str]:
     states = {
         "torch": torch.get_rng_state().tolist(),
         "python": random.getstate(),
-        "numpy": (kind, keys.tolist(), *rest),  # type: ignore[union-attr]
+        "numpy": (kind, keys.tolist(), *rest),
     }
     return {name: hashlib.sha256(repr(state).encode()).hexdigest() for name, state in states.items()}
 

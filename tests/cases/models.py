@@ -88,12 +88,28 @@ class Complex(nn.Module):
         return ((x @ self.weight).abs() + self.bias - torch.randn(_ROWS, 4, generator=generator)).square().mean()
 
 
-class Odd(nn.Module):
-    """Parameters of odd kinds: without entries, with one, without a gradient, frozen, half precision, double."""
+class Convolution(nn.Module):
+    """A convolution whose weights, and so their gradients, lie in memory with channels last; batch norm; a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.matrix = nn.Parameter(torch.randn(6, 4) * 0.3)
+        self.first = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.second = nn.Linear(4, 3)
+        self.to(memory_format=torch.channels_last)
+
+    def loss(self, generator: torch.Generator) -> torch.Tensor:
+        x = torch.randn(_ROWS, 3, 5, 5, generator=generator).contiguous(memory_format=torch.channels_last)
+        y = torch.randn(_ROWS, 3, generator=generator)
+        return (self.second(torch.relu(self.norm(self.first(x))).mean((2, 3))) - y).square().mean()
+
+
+class Odd(nn.Module):
+    """Parameters of odd kinds: no entries, one, no gradient, frozen, transposed in memory, half precision, double."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter((torch.randn(4, 6) * 0.3).t())
         self.empty = nn.Parameter(torch.randn(0, 4))
         self.scale = nn.Parameter(torch.tensor(1.0))
         self.unused = nn.Parameter(torch.randn(3))
@@ -109,7 +125,7 @@ class Odd(nn.Module):
 
 def loss_of(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The mean squared error of a model, bare or inside a wrapper such as `DataParallel`."""
-    return (model(x) - y).square().mean()  # type: ignore[no-any-return]
+    return (model(x) - y).square().mean()
 
 
 def fresh(make: ModelMaker, seed: int = 0) -> nn.Module:

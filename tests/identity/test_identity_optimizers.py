@@ -29,7 +29,9 @@ def test_every_optimizer_of_torch_has_a_case() -> None:
     known = {case.name for case in implementations()}
     assert known == set(wrappable())
     assert known >= {"Adam", "AdamW", "Adafactor", "SGD", "SparseAdam", "Rprop"}
-    everything = {kind.__name__ for kind in torch.optim.Optimizer.__subclasses__() if kind.__module__.startswith("torch.")}
+    everything = {
+        kind.__name__ for kind in torch.optim.Optimizer.__subclasses__() if kind.__module__.startswith("torch.")
+    }
     assert {name for name in everything if hasattr(torch.optim, name)} <= known | REFUSED
 
 

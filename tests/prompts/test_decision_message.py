@@ -10,7 +10,7 @@ import pytest
 from opal.prompts import decision_message
 from opal.prompts.budget import size, tokens
 from opal.prompts.decision_message import MAX_TOKENS, render_closing_message, render_decision_message
-from opal.types import DecisionRequest, Failure, LossHistory, Metric, Outcome, Reason, Report
+from opal.types import DecisionRequest, Failure, GroupRate, LossHistory, Metric, Outcome, Reason, Report, SmoothedLoss
 
 MakeRequest = Callable[..., DecisionRequest]
 
@@ -35,7 +35,7 @@ def test_parts_come_in_the_documented_order(huge_request: DecisionRequest) -> No
     titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     assert titles == [
         "What became of your answer", "Loss", "Development set", "Reports of your analysis", "Logged by the script",
-        "Skipped updates", "Failures", "Warnings", "Time per update", "Notes from the person",
+        "Skipped updates", "Failures", "Warnings", "Learning rates in force", "Time per update", "Notes from the person",
         "Where things are, and how to end",
     ]  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_what_is_never_cut_leaves_room_for_the_least_of_every_part(huge_request:
     files = [f"reference/file{index:04d}.py" for index in range(500)]
     bare = dataclasses.replace(huge_request, **empty, losses=LossHistory(), timing=None, number=10**6, update=10**9,
                                total_updates=10**9)  # fmt: skip
-    headings = 10 * len("\n\n## What became of your answer\n")
+    headings = len(decision_message._PARTS) * len("\n\n## What became of your answer\n")
     least = sum(least for _, least in decision_message._BUDGETS.values())
     rest = size(render_decision_message(bare, workspace_files=files)) + headings
     assert rest < 3_000
@@ -232,3 +232,33 @@ def test_the_closing_message_asks_nothing(make_request: MakeRequest) -> None:
 @pytest.mark.parametrize("word", ["$", "cost", "money", "USD"])
 def test_messages_do_not_speak_of_money(make_request: MakeRequest, word: str) -> None:
     assert word not in render_decision_message(make_request(first=True))
+
+
+def test_rates_in_force_are_shown_by_rate_with_the_groups_that_have_it(
+    make_request: Callable[..., DecisionRequest],
+) -> None:
+    rates = (
+        GroupRate(tensors=4, first_role="blocks.N.weight", rate=0.02),
+        GroupRate(tensors=1, first_role="head.weight", rate=0.001),
+        GroupRate(tensors=2, first_role="norm.weight", rate=0.001),
+    )
+    text = render_decision_message(make_request(rates=rates))
+    assert "## Learning rates in force" in text
+    assert "- 0.02: 4 tensors (blocks.N.weight, …)" in text
+    assert "- 0.001: 3 tensors (head.weight, norm.weight, …)" in text
+
+
+def test_several_reports_since_the_last_decision_are_averaged_in_what_is_not_in_the_table(
+    make_request: Callable[..., DecisionRequest],
+) -> None:
+    reports = tuple(
+        Report(update=update, values={"loss": 2.0, "roles": {"a": {"cosine": cosine}, "b": {"cosine": 0.5}}})
+        for update, cosine in ((10, 9.0), (20, -0.3), (30, -0.1), (40, -0.2))
+    )
+    before = SmoothedLoss(update=10, mean=2.0, standard_error=0.1)
+    text = render_decision_message(make_request(reports=reports, losses=LossHistory(before=before, now=before)))
+    assert "Means of the 3 reports from update 20 to 40" in text
+    assert "a | -0.2" in text
+    two = render_decision_message(make_request(reports=reports[:3], losses=LossHistory(before=before, now=before)))
+    assert "Newest, of update 30" in two
+    assert "a | -0.1" in two

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections import deque
 from collections.abc import Callable
 from statistics import median
-
-from rich.console import Console
 
 from opal.config import Blocking
 from opal.records.log import inform
@@ -54,9 +53,7 @@ def wait_with_line(wait: Callable[[float], bool], what: str) -> float:
     if wait(_LIVE_LINE_AFTER):
         return time.monotonic() - began
     if sys.stderr.isatty():
-        with Console(stderr=True).status(f"opal: {what}") as status:
-            while not wait(1.0):
-                status.update(f"opal: {what}, {time.monotonic() - began:.0f} s")
+        _wait_on_terminal(wait, what, began)
     else:
         said = began
         while not wait(_LIVE_LINE_AFTER):
@@ -64,3 +61,16 @@ def wait_with_line(wait: Callable[[float], bool], what: str) -> float:
                 said = time.monotonic()
                 inform(f"{what}, {said - began:.0f} s so far")
     return time.monotonic() - began
+
+
+def _wait_on_terminal(wait: Callable[[float], bool], what: str, began: float) -> None:
+    state = random.getstate()
+    # Rich draws from Python's global generator, on import too; the run must go on with the numbers that it would have.
+    from rich.console import Console
+
+    try:
+        with Console(stderr=True).status(f"opal: {what}") as status:
+            while not wait(1.0):
+                status.update(f"opal: {what}, {time.monotonic() - began:.0f} s")
+    finally:
+        random.setstate(state)

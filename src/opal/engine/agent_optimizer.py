@@ -64,8 +64,7 @@ class AgentOptimizer(torch.optim.Optimizer):
         update = self._progress.update + 1
         if loss is None:
             loss, self._observed = self._observed, None
-        if loss is not None:
-            self._ring.put(update, loss)
+        self._ring.put(loss)
         if update >= self._timeline.next_due:
             self._parts.upkeep.before(update)
         if self._on_cuda:

@@ -13,6 +13,9 @@ from opal.engine.step_hooks import InnerHooks
 from opal.engine.timing import UpdateClock
 from opal.programs.running import Context, Gradients, NamedParams, RunningProgram
 
+# `torch.no_grad()` does the same, at ten times the cost: a large part of what OPAL may add to a small update.
+_set_grad_enabled = torch._C._set_grad_enabled
+
 Loss = float | torch.Tensor | None
 FailureHandler = Callable[[BaseException, int, Loss], Any]
 
@@ -24,7 +27,7 @@ class UpdateApplier:
         self._named_params = named_params
         self._clock = clock
         self._inner_hooks = inner_hooks
-        self._step: Callable[..., Any] = _not_installed
+        self._call: Callable[[int, Loss], Any] = _not_installed
         self._usual: Callable[[int, Loss], Any] = _not_installed
         self._on_failure: FailureHandler = _raise
         self.apply: Callable[[int, Loss], Any] = _not_installed
@@ -35,14 +38,15 @@ class UpdateApplier:
 
     def install(self, program: RunningProgram) -> None:
         """Let `program` make the updates from now on."""
-        self._step = program.step
+        self._call = self._caller(program)
         if program.is_starting:
             self._inner_hooks.release()
             self._usual = self._apply_starting
         else:
             self._inner_hooks.take()
-            self._usual = self._apply_with_context if program.takes_context else self._apply_program
+            self._usual = self._apply_program
             if self._inner_hooks:
+                self._call = self._inner_hooks.hiding_global_ones(self._call)
                 self._usual = self._inner_hooks.around(self._usual)
         self.apply = self._usual
 
@@ -60,30 +64,31 @@ class UpdateApplier:
 
         self.apply = audited
 
+    def _caller(self, program: RunningProgram) -> Callable[[int, Loss], Any]:
+        """The program's `step`, with what it takes."""
+        step, params = program.step, self._named_params
+        if program.takes_context:
+            return lambda update, loss: step(Gradients(params), update, Context(update, self._loss_tensor(loss)))
+        return lambda update, _: step(Gradients(params), update)
+
     def _apply_starting(self, update: int, loss: Loss) -> Any:
         """The script's own optimizers: what they raise is the script's matter."""
         began = perf_counter()
-        result = self._step(Gradients(self._named_params), update)
+        result = self._call(update, loss)
         self._clock.program_seconds += perf_counter() - began
         return result
 
     def _apply_program(self, update: int, loss: Loss) -> Any:
+        """Any other program: called without gradients; what it raises is dealt with."""
         began = perf_counter()
+        enabled = torch.is_grad_enabled()
+        _set_grad_enabled(False)
         try:
-            with torch.no_grad():
-                self._step(Gradients(self._named_params), update)
+            self._call(update, loss)
         except BaseException as error:
+            _set_grad_enabled(enabled)
             return self._failed(error, update, loss)
-        self._clock.program_seconds += perf_counter() - began
-        return None
-
-    def _apply_with_context(self, update: int, loss: Loss) -> Any:
-        began = perf_counter()
-        try:
-            with torch.no_grad():
-                self._step(Gradients(self._named_params), update, Context(update, self._loss_tensor(loss)))
-        except BaseException as error:
-            return self._failed(error, update, loss)
+        _set_grad_enabled(enabled)
         self._clock.program_seconds += perf_counter() - began
         return None
 

@@ -40,6 +40,7 @@ from opal.engine.timing import UpdateClock
 from opal.engine.upkeep import Upkeep
 from opal.engine.user_optimizers import UserOptimizers
 from opal.engine.user_schedulers import UserSchedulers
+from opal.kit import role as role_of
 from opal.programs.analysis import load_analysis
 from opal.programs.contract import ProgramFiles
 from opal.programs.load import ProgramModules
@@ -53,7 +54,7 @@ from opal.records import events
 from opal.records.log import inform, open_log, warn
 from opal.records.run_folder import RunFolder, new_run_folder, remove_run_folder
 from opal.records.writer import RecordWriter
-from opal.types import RunFacts
+from opal.types import GroupRate, RunFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +142,14 @@ class _Build:
         slots = self._slots(files)
         self.applier.install(slots.running)
         switch = self._switch(slots)
-        upkeep = self._upkeep(slots)
+        ring = LossRing(self.config.decisions.every)
+        upkeep = self._upkeep(slots, ring)
         recovery = Recovery(slots=slots, applier=self.applier, switch=switch, on_failed=upkeep.failed)
         self.applier.on_failure(recovery.handle)
         measurement = self._measurement(slots, tap)
         worker: DecisionWorker[Answered] = DecisionWorker(self.timeline.interrupt)
         desk = AgentDesk(backend=backend, folder=self.folder, writer=self.writer, system=system, references=references)
         decisions = self._decisions(decision_plan, desk, worker, slots, switch, measurement, upkeep)
-        ring = LossRing(self.config.decisions.every)
         checker = self._checker(ring, slots, measurement, decisions)
         record = RunRecord(self.folder, self.writer, self.config, facts)
         closing = Closing(
@@ -207,7 +208,7 @@ class _Build:
             warn_once=self.journal.warn_once,
         )
 
-    def _upkeep(self, slots: ProgramSlots) -> Upkeep:
+    def _upkeep(self, slots: ProgramSlots, ring: LossRing) -> Upkeep:
         return Upkeep(
             timeline=self.timeline,
             slots=slots,
@@ -216,6 +217,7 @@ class _Build:
             clock=self.clock,
             journal=self.journal,
             progress=self.progress,
+            ring=ring,
             trial_steps=self.config.safety.trial_steps,
         )
 
@@ -290,6 +292,19 @@ class _Build:
         """The learning rates in force, one per group."""
         return [group.get("lr", math.nan) for group in self.late.optimizer.param_groups]
 
+    def _group_rates(self) -> tuple[GroupRate, ...]:
+        """The same with what the agent needs to know a group again."""
+        names = {id(param): name for name, param in self.optimizers.named_params}
+        groups = [group for group in self.late.optimizer.param_groups if group["params"]]
+        return tuple(
+            GroupRate(
+                tensors=len(group["params"]),
+                first_role=role_of(names[id(group["params"][0])]),
+                rate=float(group.get("lr", math.nan)),
+            )
+            for group in groups
+        )
+
     def _decisions(
         self,
         decision_plan: Plan,
@@ -315,6 +330,7 @@ class _Build:
             clock=self.clock,
             progress=self.progress,
             show_next=options.show_next_decision,
+            rates=self._group_rates,
             on_swapped=upkeep.swapped,
         )
 

@@ -18,7 +18,7 @@ from opal.engine.timing import UpdateClock
 from opal.programs.failure import describe_failure
 from opal.programs.slots import ProgramSlots
 from opal.records import events
-from opal.types import DecisionRequest, Metric, Outcome, ProgramAudit, Reason
+from opal.types import DecisionRequest, GroupRate, Metric, Outcome, ProgramAudit, Reason
 
 
 class Decisions:
@@ -39,6 +39,7 @@ class Decisions:
         clock: UpdateClock,
         progress: Progress,
         show_next: bool,
+        rates: Callable[[], tuple[GroupRate, ...]],
         on_swapped: Callable[[Swapped, int], None],
     ) -> None:
         self.agenda = agenda
@@ -53,8 +54,11 @@ class Decisions:
         self._clock = clock
         self._progress = progress
         self._show_next = show_next
+        self._rates = rates
         self._on_swapped = on_swapped
         self._workspace_differs = False
+        self._asked_at = 0
+        self._ended = False
         self._development: list[Metric] = []
         self._starting_audit: tuple[ProgramAudit, ...] = ()
         self.cost_usd = 0.0
@@ -83,7 +87,7 @@ class Decisions:
         if any(reason.kind == "nonfinite" for reason in reasons):
             waits, why = True, "a loss is not finite"
         question = self._question(update, reasons, waits=waits)
-        number = question.request.number
+        number, self._asked_at = question.request.number, update
         self._journal.record(
             events.DecisionAsked, decision=number, reasons=tuple(_text(reason) for reason in reasons), waits=waits
         )
@@ -95,8 +99,8 @@ class Decisions:
             self.collect(update)
 
     def collect(self, update: int) -> None:
-        """Take up an answer if one is there: from `update` on it counts."""
-        answered = self._worker.take()
+        """Take up an answer if one is there: from `update` on it counts. After the end of the run none counts."""
+        answered = None if self._ended else self._worker.take()
         if answered is None:
             return
         self._policy.answered(answered.seconds)
@@ -110,8 +114,9 @@ class Decisions:
 
     def abandon(self, why: str) -> None:
         """The run ends while an answer is awaited; what comes later is not used."""
+        self._ended = True
         self._journal.record(
-            events.DecisionUnanswered, decision=self.agenda.asked, asked_at=self._progress.update, seconds=0.0, why=why
+            events.DecisionUnanswered, decision=self.agenda.asked, asked_at=self._asked_at, seconds=0.0, why=why
         )
 
     def recent_losses(self) -> list[tuple[int, float]]:
@@ -152,6 +157,7 @@ class Decisions:
             reports=tuple(self._measurement.reports),
             metrics=tuple(metric for metric in untold.metrics if metric.shown and not metric.development),
             failures=tuple(untold.failures),
+            rates=self._rates(),
             timing=self._clock.timing(),
             audits=self._audits(untold.audits),
             notes=tuple(untold.notes),

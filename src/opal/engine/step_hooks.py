@@ -1,7 +1,8 @@
 """Step hooks of the script's optimizers, while a program updates without calling them.
 
 The starting program steps the optimizers, whose hooks then run by themselves. Any other program may or may not step
-them; a hook, such as one that keeps an average of the weights, must run once per update all the same.
+them, or others of its own; a hook, such as one that keeps an average of the weights, must run once per update all the
+same.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch.optim import optimizer as torch_optimizer
 
 _PRE, _POST = "_optimizer_step_pre_hooks", "_optimizer_step_post_hooks"
-_MARK = -1  # torch numbers its hooks from 0
+_GLOBAL = ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
 
 
 class InnerHooks:
@@ -23,15 +24,11 @@ class InnerHooks:
     def __init__(self, optimizers: list[torch.optim.Optimizer]) -> None:
         self._optimizers = optimizers
         self._taken: list[tuple[torch.optim.Optimizer, Any, Any]] = []
-        self._stepped: set[int] = set()
+        self._rounds = 0
 
     def __bool__(self) -> bool:
         """Whether there is anything to run around an update."""
-        return bool(
-            any(pre or post for _, pre, post in self._taken)
-            or torch_optimizer._global_optimizer_pre_hooks
-            or torch_optimizer._global_optimizer_post_hooks
-        )
+        return any(pre or post for _, pre, post in self._taken) or any(getattr(torch_optimizer, name) for name in _GLOBAL)
 
     def take(self) -> None:
         """The optimizers keep empty places for hooks; a handle's `remove` still works on what was taken."""
@@ -39,13 +36,12 @@ class InnerHooks:
             return
         for optimizer in self._optimizers:
             self._taken.append((optimizer, getattr(optimizer, _PRE), getattr(optimizer, _POST)))
-            setattr(optimizer, _PRE, OrderedDict({_MARK: self._note_step}))
+            setattr(optimizer, _PRE, OrderedDict())
             setattr(optimizer, _POST, OrderedDict())
 
     def release(self) -> None:
         """Give the hooks back, with those that were registered meanwhile."""
         for optimizer, pre, post in self._taken:
-            getattr(optimizer, _PRE).pop(_MARK, None)
             pre.update(getattr(optimizer, _PRE))
             post.update(getattr(optimizer, _POST))
             setattr(optimizer, _PRE, pre)
@@ -56,22 +52,33 @@ class InnerHooks:
         """`apply` with the hooks before and after it, called as an optimizer's `step()` calls them."""
 
         def applied(update: int, loss: Any) -> Any:
-            # Torch runs the global hooks itself for an optimizer that the program steps; what it did last time counts.
-            alone = [id(optimizer) for optimizer, _, _ in self._taken if id(optimizer) not in self._stepped]
-            self._stepped.clear()
+            self._rounds += 1
+            this_round = self._rounds
             for optimizer, pre, _ in list(self._taken):
-                before = torch_optimizer._global_optimizer_pre_hooks if id(optimizer) in alone else {}
-                _call([*before.values(), *pre.values()], optimizer)
+                _call([*torch_optimizer._global_optimizer_pre_hooks.values(), *pre.values()], optimizer)
             result = apply(update, loss)
-            for optimizer, _, post in list(self._taken):
-                after = torch_optimizer._global_optimizer_post_hooks if id(optimizer) in alone else {}
-                _call([*post.values(), *after.values()], optimizer)
+            # A program that failed its first update had it made again by another, which ran what comes after it.
+            for optimizer, _, post in list(self._taken) if self._rounds == this_round else []:
+                _call([*post.values(), *torch_optimizer._global_optimizer_post_hooks.values()], optimizer)
             return result
 
         return applied
 
-    def _note_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        self._stepped.add(id(optimizer))
+    def hiding_global_ones(self, call: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+        """`call` without the hooks of all optimizers: whatever the program steps must not run them once more."""
+
+        def called(update: int, loss: Any) -> Any:
+            hidden = [(name, getattr(torch_optimizer, name)) for name in _GLOBAL]
+            for name, _ in hidden:
+                setattr(torch_optimizer, name, OrderedDict())
+            try:
+                return call(update, loss)
+            finally:
+                for name, hooks in hidden:
+                    hooks.update(getattr(torch_optimizer, name))
+                    setattr(torch_optimizer, name, hooks)
+
+        return called
 
 
 def _call(hooks: list[Any], optimizer: torch.optim.Optimizer) -> None:

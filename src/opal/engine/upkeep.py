@@ -7,11 +7,12 @@ from opal.engine.apply_update import UpdateApplier
 from opal.engine.check import Checker
 from opal.engine.decide import Decisions
 from opal.engine.journal import Journal, Progress
+from opal.engine.losses import LossRing
 from opal.engine.swap import Swapped
 from opal.engine.timeline import Timeline
 from opal.engine.timing import UpdateClock
 from opal.engine.user_optimizers import UserOptimizers
-from opal.errors import OpalError
+from opal.errors import RunStateError
 from opal.programs.slots import ProgramSlots
 from opal.records import events
 from opal.records.commands import Command
@@ -31,6 +32,7 @@ class Upkeep:
         clock: UpdateClock,
         journal: Journal,
         progress: Progress,
+        ring: LossRing,
         trial_steps: int,
     ) -> None:
         self._timeline = timeline
@@ -40,10 +42,12 @@ class Upkeep:
         self._clock = clock
         self._journal = journal
         self._progress = progress
+        self._ring = ring
         self._trial_steps = trial_steps
         self._checker: Checker | None = None
         self._decisions: Decisions | None = None
         self._groups_changed = False
+        self._stopped = False
         self._commands: list[Command] = []
 
     def begin(self, checker: Checker, decisions: Decisions) -> None:
@@ -60,7 +64,7 @@ class Upkeep:
         self._progress.due = update
         try:
             self._phases(update)
-        except OpalError:
+        except RunStateError:
             raise
         except Exception as error:
             self.stop()
@@ -69,12 +73,12 @@ class Upkeep:
     def _phases(self, update: int) -> None:
         assert self._checker is not None
         timeline = self._timeline
-        if timeline.heard():
-            self._listen(update)
         if timeline.is_due("first update", update):
             self._end_first_update()
         if timeline.is_due("trial", update):
             self._end_trial()
+        if timeline.heard():
+            self._listen(update)
         if timeline.is_due("prepare", update):
             self._checker.prepare(update)
         if timeline.is_due("check", update):
@@ -93,6 +97,8 @@ class Upkeep:
         """The run is closed: nothing is due any more but that somebody goes on training."""
         for name in ("check", "prepare", "audit", "clock", "end", "first update", "trial"):
             self._timeline.clear(name)
+        self._stopped = True
+        self._ring.stop()
         if self._slots.trial is not None:
             self._timeline.set("first update", self._slots.trial.first_update + 1)
             self._timeline.set("trial", self._slots.trial.ends_before)
@@ -124,6 +130,8 @@ class Upkeep:
             self._timeline.set("first update", update + 1)
             self._timeline.set("trial", update + self._trial_steps)
             self._timeline.set("audit", update + 1)
+        if "analysis" in swapped.sides:
+            self._plan_checks(update - 1)
 
     def failed(self, failure: Failure, after_trial: bool) -> None:
         """A running updater failed, and an earlier one is in force."""
@@ -149,6 +157,7 @@ class Upkeep:
             self._timeline.clear(name)
         if slots.trial is not None:
             self._timeline.set("trial", slots.trial.ends_before)
+        self._plan_checks(failure.update)
         if after_trial:
             detail = f"{failure.version} failed at update {failure.update}, after its trial"
             self._decisions.agenda.want(Reason(kind="failed_program", detail=detail))
@@ -156,6 +165,12 @@ class Upkeep:
     def adopted(self, name: str) -> None:
         """A scheduler built on the wrapper was taken over."""
         self._journal.record(events.SchedulerAdopted, name=name)
+
+    def _plan_checks(self, update: int) -> None:
+        """Another analysis is in force, perhaps with another interval: plan the checks after `update` anew."""
+        assert self._checker is not None
+        if not self._stopped:
+            self._checker.plan(update)
 
     # ── Phases ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -188,6 +203,9 @@ class Upkeep:
         assert self._checker is not None
         for name in ("check", "prepare", "audit", "clock", "end"):
             self._timeline.clear(name)
+        self._stopped = True
+        self._checker.read_losses(self._progress.update)
+        self._ring.stop()
         self._journal.warn_once(
             f"update {self._progress.total_steps + 1} is past total_steps={self._progress.total_steps}, or the run is "
             f"closed: {self._slots.running.version} goes on, without checks, decisions and records"

@@ -104,9 +104,10 @@ def _read_file(workspace: Path, path: str) -> str:
     except OSError as error:
         reason = "is a link" if full.is_symlink() else f"cannot be read ({error.strerror})"
         raise ProgramFileError(f"{reason}; program files are regular files", where=path) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ProgramFileError("is no regular file; write it as an ordinary text file", where=path)
     with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise ProgramFileError("is no regular file; write it as an ordinary text file", where=path)
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ProgramFileError(f"is larger than {MAX_BYTES >> 20} MiB; make it smaller", where=path)

@@ -15,6 +15,7 @@ import importlib.util
 import itertools
 import linecache
 import sys
+import weakref
 from collections.abc import Iterator, Mapping
 from types import CodeType, ModuleType
 from typing import Any
@@ -26,13 +27,18 @@ _counter = itertools.count(1)
 
 
 class ProgramModules:
-    """The modules of one loaded version. `unload` forgets them; objects made from them live on."""
+    """The modules of one loaded version. They are forgotten with this object, or by `unload`; objects made from them
+    live on.
+    """
 
     def __init__(self, version: str, files: ProgramFiles) -> None:
         self.version = version
         self.files = files
         self.package = f"{_PREFIX}{next(_counter)}_{version}"
-        _finder().add(self.package, version, files.texts)
+        finder = _finder()
+        finder.add(self.package, version, files.texts)
+        self._end = weakref.finalize(self, finder.remove, self.package)
+        self._end.atexit = False
 
     def load(self, name: str) -> ModuleType:
         """Import `updater` or `analysis` of this version. Whatever the program raises comes through."""
@@ -40,7 +46,7 @@ class ProgramModules:
 
     def unload(self) -> None:
         """Remove the modules from `sys.modules` and their sources from the line cache."""
-        _finder().remove(self.package)
+        self._end()
 
 
 class _Loader(importlib.abc.InspectLoader):
@@ -83,7 +89,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def remove(self, package: str) -> None:
         version, texts = self._packages.pop(package, ("", {}))
-        for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+        for name in [name for name in list(sys.modules) if name == package or name.startswith(f"{package}.")]:
             del sys.modules[name]
         if not any(other == version for other, _ in self._packages.values()):
             for path in texts:

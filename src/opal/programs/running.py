@@ -27,10 +27,12 @@ class Gradients(dict[str, "torch.Tensor | None"]):
         self._params: NamedParams | None = params
 
     def _fill(self) -> None:
-        if self._params is not None:
-            params, self._params = self._params, None
-            written = dict(super().items())
-            super().update({name: param.grad for name, param in params})
+        params, self._params = self._params, None
+        if params is None:
+            return
+        written = dict(super().items()) if super().__len__() else None
+        super().update({name: param.grad for name, param in params})
+        if written:
             super().update(written)
 
     def __missing__(self, name: str) -> torch.Tensor | None:

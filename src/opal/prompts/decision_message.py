@@ -22,6 +22,7 @@ _PARTS: dict[str, Part] = {
     "skipped": message_parts.skipped,
     "failures": message_parts.failures,
     "warnings": message_parts.warnings,
+    "rates": message_parts.rates,
     "timing": message_parts.timing,
     "notes": message_parts.notes,
 }
@@ -31,17 +32,19 @@ _BUDGETS: dict[str, tuple[int, int]] = {
     "previous": (1_600, 700),
     "losses": (1_600, 600),
     "development": (900, 400),
-    "reports": (4_400, 1_200),
+    "reports": (4_400, 1_100),
     "metrics": (900, 400),
     "skipped": (300, 150),
     "failures": (3_000, 1_500),
     "warnings": (500, 300),
+    "rates": (600, 150),
     "timing": (900, 500),
     "notes": (2_500, 1_200),
 }
 # What is cut first. A person's words and errors are cut last.
 _CUT_ORDER = (
-    "reports", "losses", "metrics", "development", "timing", "skipped", "previous", "failures", "warnings", "notes",
+    "reports", "losses", "metrics", "rates", "development", "timing", "skipped", "previous", "failures", "warnings",
+    "notes",
 )  # fmt: skip
 _REASON_BYTES = 250
 _MAX_REASONS = 3

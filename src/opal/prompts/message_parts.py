@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from opal.prompts.budget import cut, cut_middle, fit_lines, size
 from opal.prompts.numbers import counted, short
-from opal.prompts.report_text import newest, over_time
-from opal.types import DecisionRequest, Failure, Metric, SmoothedLoss
+from opal.prompts.report_text import mean_report, newest, over_time
+from opal.types import DecisionRequest, Failure, GroupRate, Metric, SmoothedLoss
 
 Part: TypeAlias = Callable[[DecisionRequest, int], str]
 
 _MEANS_A_LINE = 10
+_ENOUGH_FOR_MEANS = 3  # one report shows one batch; a few show what is there
 _IN_INBOX = "- … {count} more in the inbox"
 _UNDONE = {
     "exactly": "undone exactly",
@@ -63,10 +64,35 @@ def reports(request: DecisionRequest, limit: int) -> str:
     if not request.reports:
         return ""
     table, shown = over_time(request.reports, limit // 2)
-    title = f"Newest, of update {request.reports[-1].update}" + (", what is not in the table:" if table else ":")
+    before = request.losses.before
+    since = [report for report in request.reports if before is None or report.update > before.update]
+    title = f"Newest, of update {request.reports[-1].update}"
+    report = request.reports[-1]
+    if len(since) >= _ENOUGH_FOR_MEANS:
+        title = f"Means of the {len(since)} reports from update {since[0].update} to {since[-1].update}"
+        report = mean_report(since)
+    title += ", what is not in the table:" if table else ":"
     room = limit - size("\n".join([*table, title])) - 20
-    last = newest(request.reports[-1], room, shown)
+    last = newest(report, room, shown)
     return "\n".join((["Over time:", *table] if table else []) + ([title, *last] if last else []))
+
+
+def rates(request: DecisionRequest, limit: int) -> str:
+    """The learning rates in force, groups with the same rate in one line."""
+    by_rate: dict[float, list[GroupRate]] = {}
+    for group in request.rates:
+        by_rate.setdefault(group.rate, []).append(group)
+    lines = []
+    for rate, groups in by_rate.items():
+        tensors, roles = sum(group.tensors for group in groups), dict.fromkeys(group.first_role for group in groups)
+        lines.append(
+            f"- {short(rate)}: {counted(tensors, 'tensor')} ({cut(', '.join(roles), 120)}{_others(tensors, roles)})"
+        )
+    return "\n".join(fit_lines(lines, limit))
+
+
+def _others(tensors: int, roles: Mapping[str, None]) -> str:
+    return ", …" if tensors > len(roles) else ""
 
 
 def metrics(request: DecisionRequest, limit: int) -> str:

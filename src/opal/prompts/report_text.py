@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from opal.prompts.budget import cut, fit_lines, size
@@ -66,6 +67,25 @@ def newest(report: Report, limit: int, shown: frozenset[str] = frozenset()) -> l
     if size("\n".join(lines)) < limit:
         return lines
     return fit_lines([cut(line, 300) for line in lines], limit, _LEFT_OUT)
+
+
+def mean_report(reports: Sequence[Report]) -> Report:
+    """The newest report, each number of it replaced by its mean over all reports that have it."""
+    numbers = [flat_numbers(report.values) for report in reports]
+
+    def averaged(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        means: dict[str, Any] = {}
+        for key, value in values.items():
+            name = f"{prefix}{key}"
+            if isinstance(value, Mapping):
+                means[str(key)] = averaged(value, f"{name}.")
+            elif is_number(value):
+                means[str(key)] = fmean(found[name] for found in numbers if name in found)
+            else:
+                means[str(key)] = value
+        return means
+
+    return Report(update=reports[-1].update, values=averaged(reports[-1].values, ""))
 
 
 def _dicts(values: Mapping[str, Any]) -> list[list[str]]:

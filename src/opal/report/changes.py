@@ -54,9 +54,10 @@ def changed_constants(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[C
     """The constants that both programs have, with other values. Files that are no Python have none."""
     changes = []
     for path in _shared(old, new):
-        before, after = _outline(old[path]), _outline(new[path])
-        if before is None or after is None:
+        outlines = _outlines(old[path], new[path])
+        if outlines is None:
             continue
+        before, after = outlines
         prefix = _prefix(path)
         changes += [
             ConstantChange(name=prefix + name, old=before.constants[name], new=value)
@@ -70,14 +71,14 @@ def one_line_change(old: Mapping[str, str], new: Mapping[str, str], files: Seque
     """The change in a line: calls and constants first, new functions next, else how many lines of which file."""
     parts = []
     for path in _shared(old, new):
-        before, after = _outline(old[path]), _outline(new[path])
-        if before is not None and after is not None:
-            parts += [_prefix(path) + part for part in _calls(before, after)]
+        outlines = _outlines(old[path], new[path])
+        if outlines is not None:
+            parts += [_prefix(path) + part for part in _calls(*outlines)]
     parts += [str(change) for change in changed_constants(old, new)]
     for path in _shared(old, new):
-        before, after = _outline(old[path]), _outline(new[path])
-        if before is not None and after is not None:
-            parts += [_prefix(path) + part for part in _definitions(before, after)]
+        outlines = _outlines(old[path], new[path])
+        if outlines is not None:
+            parts += [_prefix(path) + part for part in _definitions(*outlines)]
     parts += [f"+ {path}" for path in new if path not in old] + [f"− {path}" for path in old if path not in new]
     if not parts:
         parts = [f"{file.path} +{file.added} −{file.removed} lines" for file in files]
@@ -109,18 +110,37 @@ def _definitions(before: _Outline, after: _Outline) -> list[str]:
     return come + gone
 
 
-@lru_cache(maxsize=64)
-def _outline(text: str) -> _Outline | None:
-    """What a file names; None where it is no Python."""
+@lru_cache(maxsize=4)
+def _outlines(old: str, new: str) -> tuple[_Outline, _Outline] | None:
+    """What two files name in those statements at the top that differ; None where one of them is no Python."""
+    before, after = _statements(old), _statements(new)
+    if before is None or after is None:
+        return None
+    try:
+        return _outline(before, but=after), _outline(after, but=before)
+    except RecursionError:
+        return None
+
+
+def _outline(statements: Mapping[str, ast.stmt], but: Mapping[str, ast.stmt]) -> _Outline:
+    reader = _Reader()
+    for text, statement in statements.items():
+        if text not in but:
+            reader.visit(statement)
+    return reader.outline
+
+
+@lru_cache(maxsize=16)
+def _statements(text: str) -> Mapping[str, ast.stmt] | None:
+    """The statements at the top of a file by their text; None where it is no Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the file's own, such as an invalid escape
             tree = ast.parse(text)
-            reader = _Reader()
-            reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return reader.outline
+    lines = text.split("\n")
+    return {"\n".join(lines[statement.lineno - 1 : statement.end_lineno]): statement for statement in tree.body}
 
 
 class _Reader(ast.NodeVisitor):
@@ -147,9 +167,9 @@ class _Reader(ast.NodeVisitor):
         self._scope.append(node.name)
         here = ".".join(self._scope)
         named = [*node.args.posonlyargs, *node.args.args]
-        defaults = list(zip(named[len(named) - len(node.args.defaults) :], node.args.defaults, strict=True))
-        defaults += [pair for pair in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if pair[1]]
-        for argument, default in defaults:
+        defaults = [*node.args.defaults, *node.args.kw_defaults]
+        having = named[len(named) - len(node.args.defaults) :] + node.args.kwonlyargs
+        for argument, default in zip(having, defaults, strict=True):
             self._note(f"{here}({argument.arg})", default)
         self.generic_visit(node)
         self._scope.pop()

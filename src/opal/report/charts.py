@@ -24,6 +24,7 @@ HOW_TO_GET_THEM = 'pip install "opal-optimizer[report]"'
 
 _COLOURS = 6
 _DASHES = ("solid", "dash")
+_FULL_MARKS = 30
 _LARGEST_FLOAT = 3.4e38
 
 
@@ -63,10 +64,10 @@ def loss_chart(data: PageData) -> Chart | None:
              "name": "least to greatest", "hoverinfo": "skip", "x": [], "y": [], "visible": curve.count > 0},
             {"type": "scatter", "mode": "lines", "name": "mean", "x": [], "y": [], "connectgaps": False,
              "line": {"color": "var(--series-1)", "width": 1.6},
-             "hovertemplate": "update %{x}<br>loss %{y:.5g}<extra></extra>"},
+             "hovertemplate": "update %{x:,.0f}<br>loss %{y:.5g}<extra></extra>"},
             {"type": "scatter", "mode": "markers", "name": "not finite", "x": list(curve.bad), "y": [],
              "marker": {"symbol": "x", "size": 9, "color": "var(--bad)"}, "visible": bool(curve.bad),
-             "hovertemplate": "update %{x}: not finite<extra></extra>"},
+             "hovertemplate": "update %{x:,.0f}: not finite<extra></extra>"},
         ],
         "layout": _layout(data, "loss", legend=True, top=34),
     }  # fmt: skip
@@ -126,7 +127,7 @@ def _trace(curve: Series, place: int) -> dict[str, Any]:
         "y": [None if value is None else float(f"{value:.6g}") for value in curve.values],
         "line": {"color": f"var(--series-{place % _COLOURS + 1})", "width": 1.6, "dash": _DASHES[place // _COLOURS]},
         "marker": {"size": 4},
-        "hovertemplate": "update %{x}: %{y:.5g}<extra>%{fullData.name}</extra>",
+        "hovertemplate": "update %{x:,.0f}: %{y:.5g}<extra>%{fullData.name}</extra>",
     }
 
 
@@ -142,7 +143,11 @@ def _layout(data: PageData, unit: str, *, legend: bool, top: int, marks: bool = 
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": "var(--soft)", "size": 12, "family": "system-ui, sans-serif"},
         "margin": {"l": 52, "r": 14, "t": top, "b": 36},
-        "xaxis": {**axis, "range": [0, round(data.extent * 1.01, 1)], "tickformat": ",~d" if data.extent < 10_000 else "~s"},
+        "xaxis": {
+            **axis,
+            "range": [0, round(data.extent * 1.01, 1)],
+            "tickformat": ",~d" if data.extent < 10_000 else "~s",
+        },
         "yaxis": {**axis, "title": {"text": unit, "standoff": 6}} if unit else axis,
         "showlegend": legend,
         "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "xanchor": "left"},
@@ -160,6 +165,7 @@ def _layout(data: PageData, unit: str, *, legend: bool, top: int, marks: bool = 
 def _marks(data: PageData) -> list[dict[str, Any]]:
     """A vertical line for each decision: full where a program took over, faint and dotted where nothing changed."""
     shapes = []
+    opacity = max(min(_FULL_MARKS / max(len(data.decisions), 1), 1.0), 0.25)  # many of them must not hide the curve
     for decision in data.decisions:
         applied = decision.is_change
         at = decision.row.effective_from if applied else decision.row.asked_at
@@ -167,7 +173,7 @@ def _marks(data: PageData) -> list[dict[str, Any]]:
         if not applied:
             line["dash"] = "dot"
         shape = {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0, "y1": 1, "layer": "below"}
-        shapes.append({**shape, "line": line})
+        shapes.append({**shape, "line": line, "opacity": round(opacity, 2)})
     return shapes
 
 
@@ -193,7 +199,7 @@ def _packed(kind: str, values: Iterable[float]) -> str:
     if kind == "f":
         numbers: array[Any] = array("f", [max(min(value, _LARGEST_FLOAT), -_LARGEST_FLOAT) for value in values])
     else:
-        numbers = array("I", values)  # type: ignore[arg-type]
+        numbers = array("I", values)
     if sys.byteorder == "big":
         numbers.byteswap()
     return base64.b64encode(numbers.tobytes()).decode()

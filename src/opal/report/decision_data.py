@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from opal.records.decision_rows import DecisionRow, decision_rows
 from opal.records.events import AnyEvent, ProgramApplied, ProgramFailed, ProgramRefused, ProgramReverted
@@ -37,6 +38,11 @@ class DiffText:
     removed: int
     lines: tuple[str, ...]
     cut: bool
+
+    @property
+    def parts(self) -> tuple[tuple[str, str], ...]:
+        """Lines of one kind in a row, with their first character, for few elements in the page."""
+        return tuple((kind, "\n".join(lines)) for kind, lines in groupby(self.lines, key=lambda line: line[:1]))
 
 
 @dataclass(frozen=True, kw_only=True)

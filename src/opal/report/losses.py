@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TypeAlias, cast
 
 from opal.records.events import CheckRecord
 
 MOST_BUCKETS = 50_000
 MOST_MARKS = 1_000
+LAST_UPDATE = 2**32 - 1  # what lies beyond is no update but a damaged line
 
-Losses = list[float | None]
+Losses: TypeAlias = list[float | None]
+_Finite: TypeAlias = list[float]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,7 @@ def _stretches(checks: Iterable[CheckRecord]) -> list[tuple[int, Losses]]:
     """Losses of updates in a row with the first update. What a later check says of an update counts."""
     stretches: list[tuple[int, Losses]] = []
     for check in checks:
-        if check.first < 1 or not check.values:
+        if not check.values or not 1 <= check.first <= LAST_UPDATE - len(check.values):
             continue
         while stretches and stretches[-1][0] >= check.first:
             stretches.pop()
@@ -140,13 +143,15 @@ class _Buckets:
         )
 
     def _fill(self, index: int, first: int, losses: Losses) -> None:
-        finite = _all_finite(losses)
-        if finite is None:
+        finite = cast(_Finite, losses)  # unless the sum says otherwise
+        total = _finite_sum(finite)
+        if total is None:
             finite = self._sort_out(first, losses)
             if not finite:
                 return
+            total = _finite_sum(finite)
         count = len(finite)
-        mean = sum(value / count for value in finite) if count > 1 else finite[0]
+        mean = total / count if total is not None else sum(loss / count for loss in finite)  # their sum is too large
         low, high = min(finite), max(finite)
         if self._indices and self._indices[-1] == index:  # two stretches meet in it
             before = self._counts[-1]
@@ -160,9 +165,9 @@ class _Buckets:
         self._highs.append(high)
         self._counts.append(count)
 
-    def _sort_out(self, first: int, losses: Losses) -> list[float]:
+    def _sort_out(self, first: int, losses: Losses) -> _Finite:
         """The finite losses; the others are counted."""
-        finite = []
+        finite: _Finite = []
         for update, loss in enumerate(losses, first):
             if loss is None:
                 self._missing += 1
@@ -175,9 +180,10 @@ class _Buckets:
         return finite
 
 
-def _all_finite(losses: Losses) -> Sequence[float] | None:
-    """The losses themselves where all of them are finite numbers, found without looking at each in Python."""
+def _finite_sum(losses: _Finite) -> float | None:
+    """The sum where all losses are finite numbers, found without looking at each in Python; else None."""
     try:
-        return losses if math.isfinite(sum(losses)) else None  # type: ignore[arg-type, return-value]
+        total = float(sum(losses))
     except TypeError:  # one of them is None
         return None
+    return total if math.isfinite(total) else None

@@ -9,6 +9,8 @@ from html import escape
 LARGEST_TEXT = 24_000
 ALL_TEXTS = 2_800_000
 
+_MARKUP_OF_A_LINE = 12
+
 
 @dataclass(frozen=True, kw_only=True)
 class CutText:
@@ -21,11 +23,16 @@ class CutText:
 def cut_texts(texts: Sequence[str], *, largest: int = LARGEST_TEXT, together: int = ALL_TEXTS) -> list[CutText]:
     """Cut each text to the same length, the greatest with which all of them fit.
 
-    Lengths are bytes of escaped UTF-8, as the page holds them: at most `largest` for one text, `together` for all.
+    Lengths are bytes of escaped UTF-8 with some markup a line, as the page holds them: at most `largest` for one text,
+    `together` for all.
     """
-    sizes = [len(escape(text).encode("utf-8", "replace")) for text in texts]
+    sizes = [_size(text) for text in texts]
     limit = _water_level(sizes, largest, together)
     return [CutText(text=text) if size <= limit else _cut(text, limit) for text, size in zip(texts, sizes, strict=True)]
+
+
+def _size(text: str) -> int:
+    return len(escape(text).encode("utf-8", "replace")) + _MARKUP_OF_A_LINE * text.count("\n")
 
 
 def _water_level(sizes: Sequence[int], largest: int, together: int) -> int:
@@ -44,7 +51,7 @@ def _cut(text: str, limit: int) -> CutText:
     low, high = 0, min(len(text), limit)
     while low < high:
         middle = (low + high + 1) // 2
-        if len(escape(text[:middle]).encode("utf-8", "replace")) <= limit:
+        if _size(text[:middle]) <= limit:
             low = middle
         else:
             high = middle - 1

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const POINTS = 700; // of the loss curve at any zoom
-  const GAP = 22; // pixels between the numbers of two decisions
+  const GAP = 34; // pixels between the numbers of two decisions
   const drawn = new Map();
 
   // A link to a decision opens it.
@@ -140,7 +140,7 @@
   };
 
   const options = {
-    responsive: true, displaylogo: false, displayModeBar: true, doubleClick: "reset",
+    responsive: true, displaylogo: false, displayModeBar: true, doubleClick: "reset", showTips: false,
     modeBarButtons: [["zoomIn2d", "zoomOut2d", "pan2d", "resetScale2d", "toImage"]],
   };
   const touch = matchMedia("(pointer: coarse)").matches; // a finger scrolls the page; the buttons zoom
