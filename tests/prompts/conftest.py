@@ -12,8 +12,8 @@ from opal.config import RunConfig, parse
 from opal.types import (
     DecisionRequest,
     Failure,
-    GroupRate,
     GroupFacts,
+    GroupRate,
     LossHistory,
     Metric,
     ModelFacts,
@@ -199,7 +199,8 @@ def huge_request(make_request: Callable[..., DecisionRequest]) -> DecisionReques
         metrics=tuple(Metric(update=index, name=f"métrique{index % 70}", value=index / 7, shown=True)
                       for index in range(3000)),
         skipped=tuple(range(1000, 4000)),
-        rates=tuple(GroupRate(tensors=7, first_role=f"röle.{index}.weight" * 4, rate=1 / index) for index in range(1, 300)),
+        rates=tuple(GroupRate(tensors=7, first_role=f"röle.{index}.weight" * 4, rate=1 / index)
+                    for index in range(1, 300)),
         failures=(failure,) * 12,
         audits=tuple(ProgramAudit(version=f"v{index:03d}", update=index, operator_calls=10**6, host_reads=99,
                                   host_read_places=tuple(f"updater.py:{line}" for line in range(99)))

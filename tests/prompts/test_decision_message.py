@@ -35,7 +35,8 @@ def test_parts_come_in_the_documented_order(huge_request: DecisionRequest) -> No
     titles = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     assert titles == [
         "What became of your answer", "Loss", "Development set", "Reports of your analysis", "Logged by the script",
-        "Skipped updates", "Failures", "Warnings", "Learning rates in force", "Time per update", "Notes from the person",
+        "Skipped updates", "Failures", "Warnings", "Learning rates in force", "Time per update",
+        "Notes from the person",
         "Where things are, and how to end",
     ]  # fmt: skip
 

@@ -185,18 +185,19 @@ class Decisions:
                 why=answered.problem,
             )
             return _outcome(request, "unanswered", f"no answer came ({answered.problem}); {running.version} stays")
-        files = answered.files
+        files, asked_about = answered.files, answered.question.running
+        # A program that was reverted meanwhile, and lies in the workspace as it was, is no edit.
         edited = answered.refused is not None or (
-            files is not None and not (files.same_updater(running.files) and files.same_analysis(running.files))
+            files is not None and not files.same(asked_about) and not files.same(running.files)
         )
         self._record_answer(answered, edited=edited)
         if answered.refused is not None:
             return self._refuse_files(answered, update)
         if files is None or not edited:
-            self._workspace_differs = answer.keeps
+            self._workspace_differs = files is None or not files.same(running.files)
             return _outcome(request, "kept", f"the programs were kept; {running.version} goes on")
         swapped = self._switch.swap(files, update)
-        self._on_swapped(swapped, request.number)
+        self._on_swapped(swapped, update)
         if swapped.failure is not None:
             self._workspace_differs = True
             self._journal.candidate_refused(request.number, swapped.failure)

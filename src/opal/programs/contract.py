@@ -48,6 +48,10 @@ class ProgramFiles:
         """Whether the analysis, with all that it imports, is the same in both."""
         return self.digest(self.analysis) == other.digest(other.analysis)
 
+    def same(self, other: ProgramFiles) -> bool:
+        """Whether both sides are the same."""
+        return self.same_updater(other) and self.same_analysis(other)
+
 
 def read_program(workspace: Path) -> ProgramFiles:
     """Read the program that lies in a workspace.
