@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import torch
+from cases.fingerprint import differences, random_states, seed_everything, sha256
+from cases.models import Mlp, ModelMaker
+from cases.schedulers import SchedulerMaker
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 import opal
-from cases.fingerprint import differences, random_states, seed_everything, sha256
-from cases.models import Mlp, ModelMaker
-from cases.schedulers import SchedulerMaker
 from opal.records.events import AnalysisFailed, Warned
 from opal.records.reader import read_run
 
@@ -54,7 +54,7 @@ class Script:
     accumulate: int = 1
     set_to_none: bool = True
     loss_form: LossForm = "tensor"
-    prepare: Callable[[Optimizer], object] = lambda optimizer: None
+    prepare: Callable[[Optimizer], object] = lambda _: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +94,10 @@ def train(script: Script, wrap: Mapping[str, Any] | None = None) -> Trained:
 
 
 def kept_like_plain(script: Script, folder: Path, **changed: Any) -> tuple[Trained, Trained]:
-    """Run a script plain and wrapped, and assert that the second is the first; both ends, for what else there is to say.
+    """Run a script plain and wrapped, and assert that the second is the first. Returns both, for more questions.
 
-    Four decisions were asked and kept where training waits, and at least one where it does not. The analysis has not failed, nothing was warned of.
+    Four decisions were asked and kept where training waits, and at least one where it does not. The analysis has not
+    failed, and nothing was warned of.
     """
     plain, wrapped = train(script), train(script, keep(folder, script, **changed))
     found = unlike(plain, wrapped)

@@ -89,7 +89,7 @@ class Complex(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution whose weights, and so their gradients, lie in memory with channels last; batch norm; a linear layer."""
+    """A convolution whose weights and gradients lie in memory with channels last, batch norm, a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()

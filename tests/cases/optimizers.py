@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
-
 from cases.models import Matrices, Mlp, ModelMaker, SparseBag
+from torch import nn
 
 REFUSED = {"LBFGS"}
 
 # Options that change the computation, tried where an optimizer takes them all.
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "maximize": {"maximize": True},
+    "maximize": {"maximize": True, "lr": 1e-5},  # or the loss overflows
     "weight_decay": {"weight_decay": 0.05},
     "decoupled": {"weight_decay": 0.05, "decoupled_weight_decay": True},
     "amsgrad": {"amsgrad": True},

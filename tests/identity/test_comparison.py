@@ -11,10 +11,10 @@ from typing import Any
 import numpy
 import pytest
 import torch
-
 from cases.fingerprint import differences, sha256
 from cases.loops import Script, keep, kept_like_plain, train, unlike
 from cases.schedulers import SCHEDULERS
+
 from opal.engine import assemble
 from opal.programs.contract import ProgramFiles
 
@@ -87,7 +87,7 @@ def test_an_edit_is_found(tmp_path: Path) -> None:
             file.write("# nothing else\n")
         return "a comment"
 
-    with pytest.raises(AssertionError, match="0 decisions were kept\nprograms \\['v000', 'v001', .* v004 at the end"):
+    with pytest.raises(AssertionError, match=r"0 decisions were kept\nprograms \['v000', 'v001', .* v004 at the end"):
         kept_like_plain(SCRIPT, tmp_path, backend=edit)
 
 
@@ -95,13 +95,13 @@ def test_a_decision_without_an_answer_is_found(tmp_path: Path) -> None:
     def fail(workspace: str, message: str, system: str) -> str:
         raise ConnectionError("nobody is there")
 
-    with pytest.raises(AssertionError, match="^0 decisions were kept\nWarned"):
+    with pytest.raises(AssertionError, match=r"^0 decisions were kept\nWarned"):
         kept_like_plain(SCRIPT, tmp_path, backend=fail)
 
 
 def test_an_analysis_that_fails_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start_with(monkeypatch, "\ndef analyze(", "\ndef analyze(one_more, ", file="analysis.py")
-    with pytest.raises(AssertionError, match="^AnalysisFailed"):
+    with pytest.raises(AssertionError, match=r"^AnalysisFailed"):
         kept_like_plain(SCRIPT, tmp_path)
 
 
@@ -140,5 +140,5 @@ def test_generators_that_moved_are_told_apart() -> None:
     still = train(Script(updates=1)).random
     assert still == train(Script(updates=1)).random
     for draw, name in ((random.random, "python"), (numpy.random.rand, "numpy"), (lambda: torch.rand(1), "torch")):
-        moved = train(Script(updates=1, prepare=lambda optimizer, draw=draw: draw())).random
+        moved = train(Script(updates=1, prepare=lambda _, draw=draw: draw())).random
         assert [key for key in still if still[key] != moved[key]] == [name]

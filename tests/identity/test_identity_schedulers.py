@@ -1,4 +1,4 @@
-"""A run that keeps its programs is the plain run, byte for byte, with every scheduler of torch, wherever it was built."""
+"""A run that keeps its programs is the plain run, byte for byte, with every scheduler of torch."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
-from torch.optim import Optimizer, lr_scheduler
-
-import opal
 from cases.fingerprint import differences
 from cases.loops import Placement, Script, keep, kept_like_plain
 from cases.models import Mlp
 from cases.schedulers import SCHEDULERS
+from torch import nn
+from torch.optim import Optimizer, lr_scheduler
+
+import opal
 from opal.records.events import SchedulerAdopted
 from opal.records.reader import read_run
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from cases.loops import UPDATES, LossForm, Script, keep, kept_like_plain, train, unlike
+from cases.models import Complex, Convolution, Mlp, ModelMaker, Odd, SparseBag, Tied
+from cases.schedulers import SCHEDULERS
 from torch import nn
 from torch.optim import Optimizer
 
-from cases.loops import UPDATES, LossForm, Script, kept_like_plain, train
-from cases.models import Complex, Convolution, Mlp, ModelMaker, Odd, SparseBag, Tied
-from cases.schedulers import SCHEDULERS
 from opal.records.reader import read_run
 
 COSINE = SCHEDULERS["CosineAnnealingLR"]
@@ -83,6 +84,17 @@ def test_keep_is_plain_with(tmp_path: Path, name: str) -> None:
                                      {"every": 1, "blocking": False}, {"activations": ["first"]}], ids=str)  # fmt: skip
 def test_keep_is_plain_with_the_option(tmp_path: Path, changed: dict[str, Any]) -> None:
     kept_like_plain(Script(schedulers=(COSINE,), model=functools.partial(Mlp, dropout=0.4)), tmp_path, **changed)
+
+
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_run_that_diverges_is_the_plain_one(tmp_path: Path, blocking: bool) -> None:
+    def too_fast(model: nn.Module) -> list[Optimizer]:
+        return [torch.optim.SGD(model.parameters(), lr=1e6)]
+
+    script = Script(optimizers=too_fast)
+    plain = train(script)
+    assert not math.isfinite(plain.losses[-1])
+    assert unlike(plain, train(script, keep(tmp_path, script, blocking=blocking))) == []
 
 
 @pytest.mark.parametrize("model", [Mlp, Tied, Odd], ids=["plain", "tied", "odd"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from opal.backends.base import BackendRun
@@ -37,13 +39,13 @@ class ManualBackend:
         """Say what is asked, and wait for the answer."""
         assert self._commands is not None
         assert self._folder is not None
-        self._commands.read()  # an answer to an earlier question is none to this one
         message = self._folder.decision(turn.decision) / "message.txt"
+        asked = _written(message)
         inform(f"decision {turn.decision} at update {turn.update} is yours: read {message}, edit "
                f"{self._folder.workspace}, then run: opal answer {self._folder.root} \"why\"  (or --keep)")  # fmt: skip
         while not self._cancelled.wait(_POLL_SECONDS):
             for command in self._commands.read():
-                if command.name == "answer":
+                if command.name == "answer" and command.time >= asked:  # else it is one to an earlier question
                     keeps = bool(command.arguments.get("keep"))
                     return AgentAnswer(text=str(command.arguments.get("text") or "kept"), keeps=keeps)
         raise BackendFailedError("the run ended before an answer came")
@@ -62,3 +64,11 @@ class ManualBackend:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """No conversation."""
+
+
+def _written(message: Path) -> float:
+    """When a question could be read first, in seconds since 1970."""
+    try:
+        return message.stat().st_mtime
+    except OSError:
+        return time.time()

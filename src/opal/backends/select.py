@@ -27,7 +27,10 @@ def select_backend(backend: Any) -> Backend:
     """
     if isinstance(backend, str):
         return _by_name(backend)
-    if all(callable(getattr(backend, method, None)) for method in _METHODS):
+    is_backend = all(callable(getattr(backend, method, None)) for method in _METHODS)
+    if is_backend and isinstance(backend, type):
+        raise ArgumentTypeError("backend", backend, "it is a class; give an instance of it")
+    if is_backend:
         return backend  # type: ignore[no-any-return]
     if callable(backend):
         from opal.backends.function import FunctionBackend

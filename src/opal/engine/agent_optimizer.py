@@ -123,11 +123,15 @@ class AgentOptimizer(torch.optim.Optimizer):
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The running program's groups; a parameter that it leaves out is in a group with `lr=nan`."""
+        """The running program's groups; a parameter that it leaves out is in a group with `lr=nan`.
+
+        A scheduler that was built on the wrapper gets those of the script's optimizers.
+        """
         parts = self._parts
         scheduler = calling_scheduler(2)
         if scheduler is not None:
             parts.schedulers.adopt(scheduler)
+            return parts.optimizers.param_groups
         running = parts.slots.running
         if running.is_starting:
             return parts.optimizers.param_groups

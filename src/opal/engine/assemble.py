@@ -125,7 +125,9 @@ class _Build:
         self.losses = LossMemory()
         self.writer = RecordWriter(folder, warn=warn, on_commands=lambda commands: late.upkeep.commands(commands))
         self.journal = Journal(folder, self.writer, Untold(), self.progress)
-        self.schedulers = UserSchedulers(list(script.schedulers), lambda name: late.upkeep.adopted(name))
+        self.schedulers = UserSchedulers(
+            list(script.schedulers), script.optimizers, lambda name: late.upkeep.adopted(name)
+        )
         self.applier = UpdateApplier(optimizers.named_params, self.clock, InnerHooks(script.optimizers))
 
     def wrapped(

@@ -41,7 +41,7 @@ def gather_facts(
         model=ModelFacts(name=type(model).__name__, summary=_summary(model), sources=_model_sources(model)),
         script=_script(),
         world_size=world_size,
-        torch_version=torch.__version__,
+        torch_version=str(torch.__version__),
         python_version=platform.python_version(),
         hardware=hardware(optimizers),
         uses_activations=activations,

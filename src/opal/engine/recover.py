@@ -62,6 +62,7 @@ class Recovery:
 
     def _rebuild(self, update: int) -> None:
         """Build the latest earlier version that can be built; the starting one always can."""
+        shadows = self._switch.shadow()
         for version, files in self._slots.earlier():
             try:
                 program = self._switch.rebuild(version, files, update)
@@ -70,7 +71,7 @@ class Recovery:
                     raise
                 continue
             self._slots.rebuilt(program)
-            self._switch.install(program)
+            self._switch.install(program, shadows)
             return
         raise AssertionError("the starting program can always be built")
 

@@ -28,7 +28,9 @@ class InnerHooks:
 
     def __bool__(self) -> bool:
         """Whether there is anything to run around an update."""
-        return any(pre or post for _, pre, post in self._taken) or any(getattr(torch_optimizer, name) for name in _GLOBAL)
+        return any(pre or post for _, pre, post in self._taken) or any(
+            getattr(torch_optimizer, name) for name in _GLOBAL
+        )
 
     def take(self) -> None:
         """The optimizers keep empty places for hooks; a handle's `remove` still works on what was taken."""

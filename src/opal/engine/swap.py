@@ -13,7 +13,7 @@ from typing import Any
 
 from opal.engine.apply_update import UpdateApplier
 from opal.engine.user_optimizers import UserOptimizers
-from opal.engine.user_schedulers import UserSchedulers
+from opal.engine.user_schedulers import Shadows, UserSchedulers
 from opal.errors import ProgramFileError
 from opal.programs.analysis import Analysis, load_analysis
 from opal.programs.contract import ProgramFiles
@@ -86,13 +86,20 @@ class ProgramSwitch:
         sides = [name for name, new in (("updater", new_updater), ("analysis", new_analysis)) if new and not failure]
         return Swapped(version=version, sides=tuple(sides), failure=failure, seconds=time.perf_counter() - began)
 
-    def install(self, program: RunningProgram) -> None:
-        """Let a program that is built make the updates; give it, or take from it, the script's schedule."""
+    def install(self, program: RunningProgram, shadows: Shadows | None = None) -> None:
+        """Let a program that is built make the updates; give it, or take from it, the script's schedule.
+
+        `shadows`: the script's groups as they were before it was built, where it was built just now.
+        """
         if program.follows_scheduler:
             self._schedulers.resume(everything=program.is_starting)
         elif not self._schedulers.paused:
-            self._schedulers.pause(self._schedulers.shadow(), self._rates)
+            self._schedulers.pause(shadows or self._schedulers.shadow(), self._rates)
         self._applier.install(program)
+
+    def shadow(self) -> Shadows:
+        """The script's groups as they are now, for `install`."""
+        return self._schedulers.shadow()
 
     def rebuild(self, version: str, files: ProgramFiles, update: int) -> RunningProgram:
         """Build an earlier version anew, without state. Whatever it raises comes through."""

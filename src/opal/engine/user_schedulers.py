@@ -1,8 +1,8 @@
 """The script's schedule, paused while a program sets its own rates, and continued as if it had never been paused.
 
 A paused scheduler goes on computing, on shadow groups: whatever it is told moves nothing in the script's optimizers,
-and when control returns, their groups get what the scheduler would have given them. It works for
-any kind.
+and when control returns, their groups get what the scheduler would have given them. It works for any kind. A script
+without a scheduler gets the rates back that it had.
 """
 
 from __future__ import annotations
@@ -10,21 +10,34 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler
 
 from opal.errors import ArgumentTypeError
 
+Shadows: TypeAlias = "dict[int, _ShadowOptimizer]"
+
+_MODULES = ("torch.optim.lr_scheduler", "torch.optim.swa_utils")
+
 
 class UserSchedulers:
-    """The schedulers that were given to `wrap` or adopted, and whether they are paused."""
+    """The schedulers that were given to `wrap` or adopted, and whether they are paused.
 
-    def __init__(self, schedulers: list[LRScheduler], on_adopted: Callable[[str], None]) -> None:
+    One that was built on the wrapper moves the groups of the script's optimizers, as one built on these does.
+    """
+
+    def __init__(
+        self,
+        schedulers: list[LRScheduler],
+        optimizers: list[torch.optim.Optimizer],
+        on_adopted: Callable[[str], None],
+    ) -> None:
         self.schedulers = schedulers
+        self._optimizers = optimizers
         self._on_adopted = on_adopted
-        self._shadows: dict[int, _ShadowOptimizer] | None = None
+        self._shadows: Shadows | None = None
         self._rates: Callable[[], list[Any]] = list
 
     @property
@@ -32,15 +45,13 @@ class UserSchedulers:
         """Whether the running program sets its own rates."""
         return self._shadows is not None
 
-    def shadow(self) -> dict[int, _ShadowOptimizer]:
-        """Copies of the groups of every optimizer that a scheduler moves, as they are now."""
-        return {
-            id(part.optimizer): _ShadowOptimizer(part.optimizer)
-            for scheduler in self.schedulers
-            for part in _parts(scheduler)
-        }
+    def shadow(self) -> Shadows:
+        """Copies of the groups of the script's optimizers as they are now; none where the schedulers are paused."""
+        if self.paused:
+            return {}
+        return {id(optimizer): _ShadowOptimizer(optimizer) for optimizer in self._optimizers}
 
-    def pause(self, shadows: dict[int, _ShadowOptimizer], rates: Callable[[], list[Any]]) -> None:
+    def pause(self, shadows: Shadows, rates: Callable[[], list[Any]]) -> None:
         """Let the schedulers go on on `shadows`, taken before the program was built; `rates` gives those in force."""
         self._rates = rates
         if self.paused:
@@ -59,14 +70,14 @@ class UserSchedulers:
             return
         shadows = self._shadows
         self._take_off()
-        for shadow in shadows.values():
-            shadow.write_back(everything=everything)
+        for optimizer in self._optimizers:
+            shadows[id(optimizer)].write_back(everything=everything)
 
-    def capture(self) -> tuple[dict[int, _ShadowOptimizer] | None, Callable[[], list[Any]]]:
+    def capture(self) -> tuple[Shadows | None, Callable[[], list[Any]]]:
         """Who is in control, for `put_back`."""
         return self._shadows, self._rates
 
-    def put_back(self, captured: tuple[dict[int, _ShadowOptimizer] | None, Callable[[], list[Any]]]) -> None:
+    def put_back(self, captured: tuple[Shadows | None, Callable[[], list[Any]]]) -> None:
         """Make it so again; the groups' values are the caller's matter."""
         shadows, rates = captured
         self._take_off()
@@ -88,16 +99,19 @@ class UserSchedulers:
             return
         self.schedulers.append(scheduler)
         if self._shadows is not None:
-            self._shadows[id(scheduler.optimizer)] = _ShadowOptimizer(scheduler.optimizer)
             self._put_on_shadow(scheduler)
         self._on_adopted(type(scheduler).__name__)
 
     def _put_on_shadow(self, part: LRScheduler) -> None:
         assert self._shadows is not None
         shadow = self._shadows.get(id(part.optimizer))
-        if shadow is not None:
-            part.optimizer = shadow
-            part.__class__ = _paused_class(type(part), self)
+        if shadow is None:
+            if type(part.optimizer).__name__ != "AgentOptimizer":
+                return  # it moves an optimizer that is none of this run's
+            inside = [self._shadows[id(optimizer)] for optimizer in self._optimizers]
+            shadow = self._shadows[id(part.optimizer)] = _ShadowOptimizer(part.optimizer, inside)
+        part.optimizer = shadow
+        part.__class__ = _paused_class(type(part), self)
 
     def rates_in_force(self) -> list[Any]:
         """What `get_last_lr()` says while the program sets its own rates."""
@@ -105,15 +119,21 @@ class UserSchedulers:
 
 
 class _ShadowOptimizer(torch.optim.Optimizer):
-    """Groups of an optimizer, copied without parameters' values: what a paused scheduler moves."""
+    """Groups of an optimizer, copied without parameters' values: what a paused scheduler moves.
 
-    def __init__(self, original: torch.optim.Optimizer) -> None:
+    `inside`: shadows that have the groups already, where the original is the wrapper.
+    """
+
+    def __init__(self, original: torch.optim.Optimizer, inside: list[_ShadowOptimizer] | None = None) -> None:
         # Not Optimizer.__init__: it would make groups, and patch step of the class, for something that never steps.
         self.original = original
         self.defaults = original.defaults
         self.state = original.state
-        self.param_groups = [_copied(group) for group in original.param_groups]
-        self._before = [_copied(group) for group in original.param_groups]
+        if inside is None:
+            self.param_groups = [_copied(group) for group in original.param_groups]
+            self._before = [_copied(group) for group in original.param_groups]
+        else:
+            self.param_groups = [group for shadow in inside for group in shadow.param_groups]
         self._opt_called = True
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
@@ -157,9 +177,9 @@ def calling_scheduler(depth: int) -> LRScheduler | None:
     Every scheduler reads the groups there when it is built, which is how one that was not given to `wrap` is found.
     """
     frame = sys._getframe(depth)
-    if frame.f_globals.get("__name__") != "torch.optim.lr_scheduler":
+    if frame.f_globals.get("__name__") not in _MODULES:
         return None
-    while frame.f_back is not None and frame.f_globals.get("__name__") == "torch.optim.lr_scheduler":
+    while frame.f_back is not None and frame.f_globals.get("__name__") in _MODULES:
         caller = frame.f_locals.get("self")
         if isinstance(caller, LRScheduler):
             return caller
@@ -200,7 +220,9 @@ def _paused_class(kind: type[LRScheduler], owner: UserSchedulers) -> type[LRSche
     """The same class, but for `get_last_lr()`; pickled and copied as the plain one."""
 
     def get_last_lr(self: LRScheduler) -> list[Any]:
-        rates = owner.rates_in_force()
+        # Schedulers that hold others ask them, and remember what they say.
+        asked_by_another = sys._getframe(1).f_globals.get("__name__") in _MODULES
+        rates = [] if asked_by_another else owner.rates_in_force()
         return rates if rates else kind.get_last_lr(self)
 
     def reduce_ex(self: LRScheduler, protocol: Any) -> Any:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -19,7 +20,7 @@ from opal.programs.running import NamedParams
 
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.Size, type, ModuleType,
-    FunctionType, MethodType, BuiltinFunctionType, torch.nn.Module,
+    FunctionType, MethodType, BuiltinFunctionType,
 )  # fmt: skip
 
 
@@ -71,6 +72,7 @@ class _SavedParameter:
         self._values = param.detach().clone()
         self._requires_grad = param.requires_grad
         self._grad = param.grad
+        self._grad_data = None if param.grad is None else param.grad.data
         self._grad_values = None if param.grad is None else param.grad.detach().clone()
 
     @property
@@ -78,12 +80,10 @@ class _SavedParameter:
         return _nbytes(self._values) + (0 if self._grad_values is None else _nbytes(self._grad_values))
 
     def restore(self) -> None:
-        if self._param.data_ptr() != self._data.data_ptr() or self._param.dtype != self._data.dtype:
-            self._param.data = self._data
+        _restore_tensor(self._param, self._data, self._values)
         self._param.requires_grad_(self._requires_grad)
-        self._param.copy_(self._values)
-        if self._grad is not None and self._grad_values is not None:
-            self._grad.copy_(self._grad_values)
+        if self._grad is not None and self._grad_data is not None and self._grad_values is not None:
+            _restore_tensor(self._grad, self._grad_data, self._grad_values)
         if self._param.grad is not self._grad:
             self._param.grad = self._grad
 
@@ -94,9 +94,9 @@ class _Walk:
     def __init__(self, skip: set[int]) -> None:
         self._seen = set(skip)
         self._keep: list[Any] = []
-        self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._tensors: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self._containers: list[tuple[Any, Any]] = []
-        self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
+        self._others: list[Callable[[], Any]] = []
         self.nbytes = 0
 
     def save(self, root: Any) -> None:
@@ -113,11 +113,12 @@ class _Walk:
         """Copy one object; what it refers to comes next."""
         if isinstance(item, torch.Tensor):
             copy = item.detach().clone()
-            self._tensors.append((item, copy))
+            self._tensors.append((item, item.data, copy))
             self.nbytes += _nbytes(copy)
-            return []
-        if isinstance(item, torch.Generator):
-            self._generators.append((item, item.get_state()))
+            return [] if item.grad_fn is not None or item.grad is None else [item.grad]
+        restore = _restore_of(item)
+        if restore is not None:
+            self._others.append(restore)
             return []
         if isinstance(item, tuple | frozenset):
             return list(item)
@@ -143,13 +144,45 @@ class _Walk:
     def restore(self) -> None:
         for container, content in self._containers:
             _refill(container, content)
-        for tensor, values in self._tensors:
-            if tensor.shape != values.shape or tensor.dtype != values.dtype:
-                tensor.data = values.clone()
-            else:
-                tensor.detach().copy_(values)
-        for generator, state in self._generators:
-            generator.set_state(state)
+        for tensor, data, values in self._tensors:
+            _restore_tensor(tensor, data, values)
+        for restore in self._others:
+            restore()
+
+
+def _restore_tensor(tensor: torch.Tensor, data: torch.Tensor, values: torch.Tensor) -> None:
+    """Give a tensor the storage, shape and values back that it had; `data` shares its storage of then."""
+    if tensor.layout is not torch.strided or data.layout is not torch.strided:
+        tensor.data = values.clone()
+        return
+    if data.untyped_storage().nbytes() < _nbytes(data):  # resized in place
+        tensor.data = values.clone()
+        return
+    where = ("data_ptr", "storage_offset", "stride")
+    same = tensor.shape == data.shape and tensor.dtype == data.dtype and tensor.device == data.device
+    if not same or any(getattr(tensor, name)() != getattr(data, name)() for name in where):
+        tensor.data = data
+    tensor.detach().copy_(values)
+
+
+def _restore_of(item: Any) -> Callable[[], Any] | None:
+    """What puts back an object with a state of its own kind: generators, arrays, buffers; None for other objects."""
+    if isinstance(item, torch.Generator):
+        return partial(item.set_state, item.get_state())
+    if isinstance(item, random.Random):
+        return partial(item.setstate, item.getstate())
+    if isinstance(item, bytearray):
+        return partial(item.__setitem__, slice(None), bytes(item))
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return None
+    if isinstance(item, numpy.ndarray):
+        return partial(numpy.copyto, item, item.copy()) if item.flags.writeable else None
+    if isinstance(item, numpy.random.Generator):
+        return partial(setattr, item.bit_generator, "state", item.bit_generator.state)
+    if isinstance(item, numpy.random.RandomState):
+        return partial(item.set_state, item.get_state())
+    return None
 
 
 def _refill(container: Any, content: Any) -> None:
@@ -185,11 +218,11 @@ class _RandomState:
 
 
 def _is_open(item: Any) -> bool:
-    """Whether an object's attributes belong to the update: a program's own, the kit's, optimizers and schedulers.
+    """Whether an object's attributes belong to the update: a program's own, the kit's, optimizers, schedulers, modules.
 
     Others (loggers, files, locks, the script's own objects) are not looked into.
     """
-    if isinstance(item, torch.optim.Optimizer | torch.optim.lr_scheduler.LRScheduler):
+    if isinstance(item, torch.optim.Optimizer | torch.optim.lr_scheduler.LRScheduler | torch.nn.Module):
         return True
     return type(item).__module__.startswith(_OPEN_MODULES)
 

@@ -283,7 +283,7 @@ def products(columns: list[list[Any]]) -> tuple[tuple[str, ...], torch.Tensor]:
     wide = torch.float32 if stack.device.type == "mps" else torch.float64
     if stack.is_cuda:
         stack = stack.double()  # not to be rounded to TF32
-    matrices = stack.view(len(there), count, size).transpose(0, 1)
+    matrices = stack.reshape(len(there), count, size).transpose(0, 1)
     found = torch.bmm(matrices, matrices.mT)
     if found.is_complex():
         raise ValueError("to be taken as real")

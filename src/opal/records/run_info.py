@@ -40,6 +40,12 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     inactive: list[str] = []
     versions: Mapping[str, Any] = {}
     hardware: Any = None
+    model: Mapping[str, Any] = {}
+    optimizers: list[str] = []
+    schedulers: list[str] = []
+    world_size: int = 1
+    platform: str = ""
+    checkout: str | None = None
     installation: list[Any] = []
     pid: int | None = None
     host: str | None = None

@@ -53,10 +53,11 @@ def _check_turns(make: Callable[[], Backend], root: Path, answer: Callable[[RunF
     assert backend.name, "a backend has a name"
     backend.setup(_run(folder, {}))
     for number in (1, 2):
+        turn = _turn(folder, number)
         helper = threading.Thread(target=answer, args=(folder,)) if answer else None
         if helper:
             helper.start()
-        got = backend.decide(_turn(folder, number))
+        got = backend.decide(turn)
         if helper:
             helper.join()
         assert isinstance(got, AgentAnswer), f"decide() returned a {type(got).__name__}"

@@ -1,4 +1,4 @@
-"""The full counts: keep is plain with every optimizer in every form, every scheduler on several, under every setting."""
+"""The full counts: keep is plain with every form of every optimizer, every scheduler, model, setting and option."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
-
 from cases.loops import Placement, Script, kept_like_plain
 from cases.models import Complex, Convolution, Mlp, ModelMaker, Odd, SparseBag, Tied
 from cases.optimizers import OptimizerCase, case, implementations, options, wrappable
 from cases.schedulers import SCHEDULERS
 from cases.settings import SETTINGS
+from torch import nn
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +24,6 @@ MODELS: dict[str, ModelMaker] = {
     "mlp": Mlp, "tied": Tied, "odd": Odd, "complex": Complex, "convolution": Convolution, "sparse": SparseBag,
     "dropout": functools.partial(Mlp, dropout=0.3),
 }  # fmt: skip
-# By optimizer, the models that torch itself refuses: complex parameters, ones without a gradient, sparse gradients.
 OPTIONS: list[dict[str, Any]] = [
     {"every": 1}, {"every": 20}, {"every": 7}, {"every": 1, "blocking": False}, {"blocking": False},
     {"blocking": "auto"}, {"blocking": "auto", "max_lag_updates": 0},

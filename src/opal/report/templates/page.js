@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const POINTS = 700; // of the loss curve at any zoom
-  const GAP = 34; // pixels between the numbers of two decisions
+  const NARROW = 520; // pixels: the legend goes below the plot
   const drawn = new Map();
 
   // A link to a decision opens it.
@@ -94,7 +94,7 @@
     for (const [update, number] of curve.numbers) {
       if (update < from || update > to) continue;
       const pixel = (update - from) / (to - from) * width;
-      if (pixel - last < GAP) continue;
+      if (pixel - last < 10 + 8 * String(number).length) continue;
       last = pixel;
       shown.push({ x: update, y: 1, xref: "x", yref: "paper", yanchor: "bottom", showarrow: false, text: `<b>${number}</b>`,
         font: { color: named("var(--applied)"), size: 12 }, captureevents: true, hovertext: `decision ${number}`, name: String(number) });
@@ -149,6 +149,7 @@
     const part = JSON.parse(document.getElementById(plot.dataset.figure).textContent);
     const layout = painted(part.figure.layout);
     if (touch) layout.dragmode = false;
+    if (plot.clientWidth < NARROW) Object.assign(layout.legend, { y: -0.14, yanchor: "top" });
     const small = plot.classList.contains("small");
     const looks = small ? { ...options, displayModeBar: false } : options;
     layout.modebar = { color: named("var(--soft)"), activecolor: named("var(--accent)"), bgcolor: "rgba(0,0,0,0)" };
