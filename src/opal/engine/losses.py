@@ -31,12 +31,14 @@ class LossRing:
         """The update that the first loss belongs to."""
         return self._first
 
-    def put(self, loss: float | Tensor | None) -> None:
-        """Keep the loss of the next update.
+    def put(self, update: int, loss: float | Tensor | None) -> None:
+        """Keep the loss of `update`, the one after the last, or the last once more where its step has raised.
 
         Raises:
             ArgumentTypeError, ArgumentValueError: it is neither a number nor a tensor with one element.
         """
+        if len(self._values) != update - self._first:
+            self._go_back(update - self._first)
         if loss is None:
             self._values.append(None)
         elif isinstance(loss, Tensor):
@@ -46,9 +48,11 @@ class LossRing:
                 self._put_on_device(loss)
         else:
             self._values.append(_number(loss))
-        if self._stopped:
-            self._values.clear()
-            self._on_device.clear()
+
+    def _go_back(self, count: int) -> None:
+        """Keep the first `count`; none, when nobody reads them any more."""
+        del self._values[0 if self._stopped else count :]
+        self._on_device = [slot for slot in self._on_device if slot < len(self._values)]
 
     def take(self, update: int) -> list[float | None]:
         """The losses up to `update`; what comes belongs to the updates after it."""
@@ -57,11 +61,16 @@ class LossRing:
         self._first = update + 1
         return losses
 
+    def rewind(self, update: int) -> None:
+        """`update` was not made: what comes next is its loss."""
+        self._read_device()
+        del self._values[max(0, update - self._first) :]
+        self._first = min(self._first, update)
+
     def stop(self) -> None:
         """Keep nothing any more: nobody reads it."""
         self._stopped = True
-        self._values.clear()
-        self._on_device.clear()
+        self._first = 0  # no update is the next one: each loss replaces the one before
 
     def _put_on_device(self, loss: Tensor) -> None:
         if loss.numel() != 1:

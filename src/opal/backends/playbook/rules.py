@@ -181,9 +181,10 @@ def _bounded(factor: float) -> float:
 def _say(decision: Decision, observed: list[str], changed: list[str], *, ended: bool, rule: str) -> Decision:
     """The rationale in the parts that every agent is asked for."""
     prediction = "the loss falls below its present trend" if changed else "no change of the trend"
+    introduction = [] if decision.rationale else ["I am OPAL's playbook: a set of fixed rules, no model."]
     text = "\n".join(
         [
-            "I am OPAL's playbook: a set of fixed rules, no model.",
+            *introduction,
             f"Observed: {'; '.join(observed) or 'nothing that a rule acts on'}.",
             f"Changed: {'; '.join(changed)}." if changed else "Kept: the program stays as it is.",
             f"Prediction: {prediction}.",
