@@ -33,9 +33,9 @@ class Journal:
         self._progress = progress
         self._warned: set[str] = set()
 
-    def record(self, kind: type[events.Event], **fields: Any) -> None:
-        """An event that happens now, at the update that is made last or is about to be made."""
-        update = max(self._progress.update, self._progress.due)
+    def record(self, kind: type[events.Event], *, at: int | None = None, **fields: Any) -> None:
+        """An event that happens now, at the update that is made last or is about to be made, or `at` another."""
+        update = max(self._progress.update, self._progress.due) if at is None else at
         self.writer.event(kind(time=time.time(), update=update, **fields))
 
     def warn(self, text: str) -> None:
@@ -60,6 +60,7 @@ class Journal:
         self.untold.failures.append(failure)
         self.record(
             events.ProgramFailed,
+            at=failure.update,
             version=failure.version,
             stage=failure.stage,
             error=failure.error,
@@ -71,6 +72,7 @@ class Journal:
         )
         self.record(
             events.ProgramReverted,
+            at=failure.update,
             version=failure.version,
             goes_on_with=failure.goes_on_with,
             why=f"{failure.error} {place}",

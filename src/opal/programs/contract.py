@@ -115,6 +115,8 @@ def _read_file(workspace: Path, path: str) -> str:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ProgramFileError(f"is larger than {MAX_BYTES >> 20} MiB; make it smaller", where=path)
+    if b"\0" in data:
+        raise ProgramFileError("holds a null byte; save it as text", where=path)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -145,6 +145,7 @@ def build_program(
     build = getattr(module, "build", None)
     if not callable(build):
         raise ProgramContractError("has no function build(named_params, previous=None, spec=None)", where="updater.py")
+    _check_signature(build)
     updater = build(list(named_params), previous=previous, spec=dict(spec))
     step = _checked_step(updater)
     _refuse_skipping(updater)
@@ -172,6 +173,19 @@ def groups_in_force(updater: Any, named_params: NamedParams) -> list[dict[str, A
     mentioned = {id(param) for group in groups for param in group["params"]}
     left_out = [param for _, param in named_params if id(param) not in mentioned]
     return [*groups, {"params": left_out, "lr": math.nan}] if left_out else groups
+
+
+def _check_signature(build: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(build)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind([], previous=None, spec={})
+    except TypeError as error:
+        raise ProgramContractError(
+            f"build{signature} is called as build(named_params, previous=…, spec=…): {error}", where="updater.py"
+        ) from error
 
 
 def _checked_step(updater: Any) -> Callable[..., Any]:
