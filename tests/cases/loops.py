@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import torch
-from cases.fingerprint import differences, random_states, seed_everything, sha256
-from cases.models import Mlp, ModelMaker
-from cases.schedulers import SchedulerMaker
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 import opal
+from cases.fingerprint import differences, random_states, seed_everything, sha256
+from cases.models import Mlp, ModelMaker
+from cases.schedulers import SchedulerMaker
 from opal.records.events import AnalysisFailed, Warned
 from opal.records.reader import read_run
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from cases.models import Matrices, Mlp, ModelMaker, SparseBag
 from torch import nn
+
+from cases.models import Matrices, Mlp, ModelMaker, SparseBag
 
 REFUSED = {"LBFGS"}
 

@@ -21,7 +21,7 @@ from opal.testing.scripted import Edit, ScriptedBackend
 UPDATES = 60
 SWITCH = 20
 
-SGD_PROGRAM = '''
+SGD_PROGRAM = """
 import torch
 
 
@@ -44,7 +44,7 @@ class Updater:
 
 def build(named_params, previous=None, spec=None):
     return Updater(named_params, spec)
-'''
+"""
 
 
 def sgd_program(*, follows: bool = False) -> str:
@@ -115,7 +115,7 @@ def train(
 ) -> Loop:
     """Train; wrapped if there are arguments for `opal.wrap`.
 
-    `before(loop, update)` is called before each forward pass, `step(loop, update, loss)` instead of the optimizer's own.
+    `before(loop, update)` is called before each forward pass, `step(loop, update, loss)` instead of the optimizer's.
     """
     seed_everything()
     net = model()

@@ -52,8 +52,6 @@ def following() -> Edit:
     return edit(sgd_program(follows=True))
 
 
-
-
 KINDS = [(name, on_wrapper, False) for name in SCHEDULERS for on_wrapper in (False, True)]
 KINDS += [(name, False, True) for name in ("CosineAnnealingLR", "OneCycleLR", "ReduceLROnPlateau")]
 
@@ -150,7 +148,11 @@ def plain_one(scheduler: Any) -> LRScheduler:
 
 
 def test_a_parameter_that_a_program_leaves_out_is_in_a_group_without_a_rate(tmp_path: Path) -> None:
-    text = OWN.replace("FAILS", "0").replace("WRITTEN", "7.0").replace('"params": self.params,', '"params": self.params[1:],')
+    text = (
+        OWN.replace("FAILS", "0")
+        .replace("WRITTEN", "7.0")
+        .replace('"params": self.params,', '"params": self.params[1:],')
+    )
     seen: list[Any] = []
 
     def look(loop: Loop, update: int) -> None:

@@ -1,4 +1,4 @@
-"""A program that fails later goes, and an earlier one goes on: the latest that passed its trial, or the starting one."""
+"""A program that fails later goes, and an earlier one goes on: the latest that passed its trial, or the first."""
 
 from __future__ import annotations
 

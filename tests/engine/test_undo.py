@@ -79,7 +79,9 @@ def build(named_params, previous=None, spec=None):
     return Updater(named_params, spec["user_optimizers"][0], previous, spec["user_schedulers"][0])
 """
 BUILD_NONE = "def build(named_params, previous=None, spec=None):\n    return None\n"
-GOOD = "class U:\n    def step(self, grads, update):\n        pass\ndef build(named_params, previous=None, spec=None):\n"
+GOOD = (
+    "class U:\n    def step(self, grads, update):\n        pass\ndef build(named_params, previous=None, spec=None):\n"
+)
 
 # name: (text, stage, where, what the message says)
 FAILING: dict[str, tuple[str, str, str, str]] = {
@@ -109,7 +111,12 @@ FAILING: dict[str, tuple[str, str, str, str]] = {
         "updater.py",
         "param_groups[0] has a list 'params' and an 'lr'",
     ),
-    "wants to skip": (GOOD + "    U.can_skip = True\n    return U()\n", "build", "updater.py", "can_skip is not available"),
+    "wants to skip": (
+        GOOD + "    U.can_skip = True\n    return U()\n",
+        "build",
+        "updater.py",
+        "can_skip is not available",
+    ),
     "build recurses without end": (
         "def build(named_params, previous=None, spec=None):\n    return build(named_params)\n",
         "build",

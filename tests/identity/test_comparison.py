@@ -11,10 +11,10 @@ from typing import Any
 import numpy
 import pytest
 import torch
+
 from cases.fingerprint import differences, sha256
 from cases.loops import Script, keep, kept_like_plain, train, unlike
 from cases.schedulers import SCHEDULERS
-
 from opal.engine import assemble
 from opal.programs.contract import ProgramFiles
 

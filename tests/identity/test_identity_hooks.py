@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from cases.loops import Script, Trained, keep, kept_like_plain, train
-from cases.models import Mlp
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import opal
+from cases.loops import Script, Trained, keep, kept_like_plain, train
+from cases.models import Mlp
 
 Calls = list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from cases.loops import Script, Trained, kept_like_plain, train
 from cases.optimizers import REFUSED, OptimizerCase, implementations, wrappable
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from cases.fingerprint import differences
-from cases.loops import Placement, Script, keep, kept_like_plain
-from cases.models import Mlp
-from cases.schedulers import SCHEDULERS
 from torch import nn
 from torch.optim import Optimizer, lr_scheduler
 
 import opal
+from cases.fingerprint import differences
+from cases.loops import Placement, Script, keep, kept_like_plain
+from cases.models import Mlp
+from cases.schedulers import SCHEDULERS
 from opal.records.events import SchedulerAdopted
 from opal.records.reader import read_run
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from cases.loops import UPDATES, LossForm, Script, keep, kept_like_plain, train, unlike
-from cases.models import Complex, Convolution, Mlp, ModelMaker, Odd, SparseBag, Tied
-from cases.schedulers import SCHEDULERS
 from torch import nn
 from torch.optim import Optimizer
 
+from cases.loops import UPDATES, LossForm, Script, keep, kept_like_plain, train, unlike
+from cases.models import Complex, Convolution, Mlp, ModelMaker, Odd, SparseBag, Tied
+from cases.schedulers import SCHEDULERS
 from opal.records.reader import read_run
 
 COSINE = SCHEDULERS["CosineAnnealingLR"]

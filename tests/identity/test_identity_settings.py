@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from cases.loops import Script, kept_like_plain
 from cases.models import Mlp
 from cases.settings import SETTINGS

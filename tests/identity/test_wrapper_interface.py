@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from cases.fingerprint import differences, sha256
-from cases.loops import Script, keep, train, unlike
-from cases.models import Mlp, fresh, loss_of
 from torch import nn
 
 import opal
+from cases.fingerprint import differences, sha256
+from cases.loops import Script, keep, train, unlike
+from cases.models import Mlp, fresh, loss_of
 from opal.errors import NotBuiltError
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from cases.fingerprint import sha256
-from cases.loops import keep
-from cases.models import Mlp
 from torch import nn
 
 import opal
+from cases.fingerprint import sha256
+from cases.loops import keep
+from cases.models import Mlp
 from opal.engine.user_optimizers import UserOptimizers
 from opal.errors import ArgumentTypeError, ArgumentValueError, NotBuiltError, OpalError, RunStateError
 

@@ -102,7 +102,9 @@ def test_inspect_pickle_and_tracebacks_show_the_source() -> None:
 
 
 def test_a_failure_is_described_by_file_line_and_its_part_of_the_traceback() -> None:
-    modules = load("v003", updater="import helper\ndef build():\n    helper.deep()\n", helper="def deep():\n    {}['k']\n")
+    modules = load(
+        "v003", updater="import helper\ndef build():\n    helper.deep()\n", helper="def deep():\n    {}['k']\n"
+    )
     with pytest.raises(KeyError) as caught:
         modules.load("updater").build()
     failure = describe_failure(

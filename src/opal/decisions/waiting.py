@@ -26,6 +26,11 @@ class WaitPolicy:
         self._answers: deque[float] = deque(maxlen=_REMEMBERED)
         self._intervals: deque[float] = deque(maxlen=_REMEMBERED)
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it chooses for each decision anew."""
+        return not isinstance(self._blocking, bool)
+
     def answered(self, seconds: float) -> None:
         """An answer took this long."""
         self._answers.append(seconds)

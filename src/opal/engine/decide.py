@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,8 @@ class Decisions:
 
     def consider(self, update: int) -> None:
         """Ask now if something is due and nothing is open; wait for the answer where training waits."""
+        if math.isfinite(self._clock.wall_ms):
+            self._policy.undisturbed(self._clock.wall_ms / 1000)
         if self._worker.busy:
             return
         reasons = self.agenda.take(update)
@@ -91,7 +94,8 @@ class Decisions:
         self._journal.record(
             events.DecisionAsked, decision=number, reasons=tuple(_text(reason) for reason in reasons), waits=waits
         )
-        self._journal.record(events.WaitingChosen, decision=number, waits=waits, why=why)
+        if self._policy.chooses:
+            self._journal.record(events.WaitingChosen, decision=number, waits=waits, why=why)
         self._worker.start(lambda: self._desk.ask(question))
         if waits:
             what = f"training waits for decision {number} (update {update} of {self._progress.total_steps})"

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
+
 from cases.loops import Placement, Script, kept_like_plain
 from cases.models import Complex, Convolution, Mlp, ModelMaker, Odd, SparseBag, Tied
 from cases.optimizers import OptimizerCase, case, implementations, options, wrappable
 from cases.schedulers import SCHEDULERS
 from cases.settings import SETTINGS
-from torch import nn
 
 pytestmark = pytest.mark.slow
 
