@@ -41,6 +41,8 @@ def test_the_cap_ends_all_questions_and_wakeups_leave_room_for_scheduled_ones() 
     assert agenda.take(5) == (WAKE,)
     agenda.want(WAKE)
     assert agenda.take(6) == ()  # two scheduled ones are to come, and two may still be asked
+    assert agenda.missed() == (WAKE,)
+    assert agenda.missed() == ()
     assert agenda.take(10) == (Reason(kind="scheduled"),)
     assert agenda.take(20) == (Reason(kind="scheduled"),)
     assert agenda.exhausted

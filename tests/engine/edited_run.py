@@ -129,12 +129,14 @@ def train(
     if scheduler and on_wrapper:
         loop.scheduler = scheduler(loop.handle if loop.handle is not None else inner)
     data = torch.Generator().manual_seed(1)
-    for update in range(1, updates + 1):
-        if before:
-            before(loop, update)
-        _update(loop, update, data, step)
-    if loop.handle is not None:
-        loop.handle.close()
+    try:
+        for update in range(1, updates + 1):
+            if before:
+                before(loop, update)
+            _update(loop, update, data, step)
+    finally:
+        if loop.handle is not None:
+            loop.handle.close()
     loop.end = ended(loop)
     return loop
 

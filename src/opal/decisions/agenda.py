@@ -15,6 +15,7 @@ class Agenda:
         self._scheduled = list(plan.updates)
         self._cap = cap
         self._pending: list[Reason] = []
+        self._missed: list[Reason] = []
         self.asked = 0
 
     @property
@@ -50,6 +51,12 @@ class Agenda:
         self._scheduled = self._scheduled[len(due) :]
         self._pending.clear()
         if not may_ask(self.asked, self._cap, len(self._scheduled), not due):
+            self._missed += reasons
             return ()
         self.asked += 1
         return tuple(reasons)
+
+    def missed(self) -> tuple[Reason, ...]:
+        """Reasons for which nothing was asked, because the cap is reached or leaves no room; each is told once."""
+        missed, self._missed = tuple(self._missed), []
+        return missed

@@ -65,15 +65,11 @@ class AgentOptimizer(torch.optim.Optimizer):
         if loss is None:
             loss, self._observed = self._observed, None
         self._ring.put(update, loss)
-        try:
-            if update >= self._timeline.next_due:
-                self._parts.upkeep.before(update)
-            if self._on_cuda:
-                _refuse_capture()
-            result = self._applier.apply(update, loss)
-        except BaseException:
-            self._ring.rewind(update)
-            raise
+        if update >= self._timeline.next_due:
+            self._parts.upkeep.before(update)
+        if self._on_cuda:
+            _refuse_capture()
+        result = self._applier.apply(update, loss)
         self._progress.update = update
         return result
 

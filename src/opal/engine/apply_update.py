@@ -50,6 +50,11 @@ class UpdateApplier:
                 self._usual = self._inner_hooks.around(self._usual)
         self.apply = self._usual
 
+    def apply_again(self, update: int, loss: Loss) -> Any:
+        """Make an update that another program failed, and that was undone, by the one in force now."""
+        self._inner_hooks.made_again()
+        return self.apply(update, loss)
+
     def audit_next(self, version: str, on_audited: Callable[[UpdateAudit], None]) -> None:
         """Count what the next update does; the ones after it are as before."""
         device = self._named_params[0][1].device.type if self._named_params else "cpu"

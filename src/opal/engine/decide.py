@@ -62,6 +62,7 @@ class Decisions:
         self._ended = False
         self._development: list[Metric] = []
         self._starting_audit: tuple[ProgramAudit, ...] = ()
+        self._made_by: dict[str, int] = {}
         self.cost_usd = 0.0
 
     @property
@@ -72,6 +73,10 @@ class Decisions:
     def workspace_differs(self) -> None:
         """The workspace holds what is not in force: put the running program there before the next question."""
         self._workspace_differs = True
+
+    def made_by(self, version: str) -> int:
+        """The decision whose answer a version is."""
+        return self._made_by[version]
 
     def measured(self, metric: Metric) -> None:
         """A shown or development value, for the next message."""
@@ -84,6 +89,8 @@ class Decisions:
         if self._worker.busy:
             return
         reasons = self.agenda.take(update)
+        for reason in self.agenda.missed():
+            self._journal.record(events.DecisionMissed, why=f"{_text(reason)}, and max_decisions leaves no room")
         if not reasons:
             return
         waits, why = self._policy.choose()
@@ -201,6 +208,7 @@ class Decisions:
             self._workspace_differs = files is None or not files.same(running.files)
             return _outcome(request, "kept", f"the programs were kept; {running.version} goes on")
         swapped = self._switch.swap(files, update)
+        self._made_by[swapped.version] = request.number
         self._on_swapped(swapped, update)
         if swapped.failure is not None:
             self._workspace_differs = True

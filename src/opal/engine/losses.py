@@ -38,7 +38,7 @@ class LossRing:
             ArgumentTypeError, ArgumentValueError: it is neither a number nor a tensor with one element.
         """
         if len(self._values) != update - self._first:
-            self._go_back(update - self._first)
+            self._go_back(update)
         if loss is None:
             self._values.append(None)
         elif isinstance(loss, Tensor):
@@ -49,23 +49,20 @@ class LossRing:
         else:
             self._values.append(_number(loss))
 
-    def _go_back(self, count: int) -> None:
-        """Keep the first `count`; none, when nobody reads them any more."""
-        del self._values[0 if self._stopped else count :]
+    def _go_back(self, update: int) -> None:
+        """Keep what comes before `update`; nothing, when nobody reads it any more."""
+        self._first = min(self._first, update)  # a check may have taken the loss of the step that raised
+        del self._values[0 if self._stopped else update - self._first :]
         self._on_device = [slot for slot in self._on_device if slot < len(self._values)]
 
     def take(self, update: int) -> list[float | None]:
         """The losses up to `update`; what comes belongs to the updates after it."""
+        if self._stopped:
+            return []
         self._read_device()
         losses, self._values = self._values[: update - self._first + 1], []
         self._first = update + 1
         return losses
-
-    def rewind(self, update: int) -> None:
-        """`update` was not made: what comes next is its loss."""
-        self._read_device()
-        del self._values[max(0, update - self._first) :]
-        self._first = min(self._first, update)
 
     def stop(self) -> None:
         """Keep nothing any more: nobody reads it."""

@@ -48,7 +48,7 @@ class Recovery:
             self._slots.fall_back()
             self._switch.install(self._slots.running)
         self._on_failed(dataclasses.replace(failure, goes_on_with=self._slots.running.version), trial is None)
-        return self._applier.apply(update, loss) if failure.undone == "exactly" else None
+        return self._applier.apply_again(update, loss) if failure.undone == "exactly" else None
 
     def _undo(self) -> None:
         """Everything is as before the build: parameters, gradients, states, schedule, the program that ran."""

@@ -54,17 +54,19 @@ class InnerHooks:
         """`apply` with the hooks before and after it, called as an optimizer's `step()` calls them."""
 
         def applied(update: int, loss: Any) -> Any:
-            self._rounds += 1
-            this_round = self._rounds
-            for optimizer, pre, _ in list(self._taken):
+            this_round, taken = self._rounds, list(self._taken)
+            for optimizer, pre, _ in taken:
                 _call([*torch_optimizer._global_optimizer_pre_hooks.values(), *pre.values()], optimizer)
             result = apply(update, loss)
-            # A program that failed its first update had it made again by another, which ran what comes after it.
-            for optimizer, _, post in list(self._taken) if self._rounds == this_round else []:
+            for optimizer, _, post in taken if self._rounds == this_round else []:
                 _call([*post.values(), *torch_optimizer._global_optimizer_post_hooks.values()], optimizer)
             return result
 
         return applied
+
+    def made_again(self) -> None:
+        """The update in progress was undone, and is made by another program, with the hooks before and after it."""
+        self._rounds += 1
 
     def hiding_global_ones(self, call: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
         """`call` without the hooks of all optimizers: whatever the program steps must not run them once more."""

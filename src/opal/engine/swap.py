@@ -155,15 +155,20 @@ class ProgramSwitch:
         return None
 
     def _snapshot(self, running: RunningProgram) -> Snapshot | None:
+        """A copy of everything that a candidate may change, or None where it is larger than allowed."""
         params, optimizers = self._optimizers.named_params, self._optimizers.optimizers
-        size = snapshot_bytes(params, optimizers)
-        if size > self._limit:
-            self._warn_once(
-                f"a snapshot needs {size / 1e9:.3g} GB and snapshot_limit_gb allows {self._limit / 1e9:.3g}: "
-                "a program that fails as it starts cannot be undone exactly"
-            )
-            return None
-        return Snapshot(params, [*optimizers, *self._schedulers.schedulers, running.updater])
+        snapshot, size = None, snapshot_bytes(params, optimizers)
+        if size <= self._limit:
+            # The estimate knows nothing of the running updater's own state.
+            snapshot = Snapshot(params, [*optimizers, *self._schedulers.schedulers, running.updater])
+            size = snapshot.nbytes
+        if size <= self._limit:
+            return snapshot
+        self._warn_once(
+            f"a snapshot needs {size / 1e9:.3g} GB and snapshot_limit_gb allows {self._limit / 1e9:.3g}: "
+            "a program that fails as it starts cannot be undone exactly"
+        )
+        return None
 
     def _describe(self, error: BaseException, version: str, stage: Stage, update: int, undone: Undone) -> Failure:
         if isinstance(error, KeyboardInterrupt):

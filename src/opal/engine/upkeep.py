@@ -94,9 +94,11 @@ class Upkeep:
             self._pass_end()
 
     def stop(self) -> None:
-        """The run is closed: nothing is due any more but that somebody goes on training."""
+        """The run is closed, or its checks have ended: nothing is due any more but that somebody goes on training."""
         for name in ("check", "prepare", "audit", "clock", "end", "first update", "trial"):
             self._timeline.clear(name)
+        if self._stopped:
+            return
         self._stopped = True
         self._ring.stop()
         if self._slots.trial is not None:
@@ -144,7 +146,7 @@ class Upkeep:
         undone = "every trace of it is undone" if failure.undone == "exactly" else "what it did is not undone"
         journal.untold.outcomes.append(
             Outcome(
-                decision=self._decisions.agenda.asked,
+                decision=self._decisions.made_by(version),
                 kind="reverted",
                 sentence=f"{version} failed at update {failure.update}; {undone}; {failure.goes_on_with} goes on",
                 version=failure.version,
@@ -203,8 +205,9 @@ class Upkeep:
         assert self._checker is not None
         for name in ("check", "prepare", "audit", "clock", "end"):
             self._timeline.clear(name)
+        if not self._stopped:
+            self._checker.read_losses(self._progress.update)
         self._stopped = True
-        self._checker.read_losses(self._progress.update)
         self._ring.stop()
         self._journal.warn_once(
             f"update {self._progress.total_steps + 1} is past total_steps={self._progress.total_steps}, or the run is "

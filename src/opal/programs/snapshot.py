@@ -24,6 +24,7 @@ _ATOMS = (
 )  # fmt: skip
 
 
+_UNSET = object()
 _OPEN_MODULES = ("_opal_program_", "opal.kit", "types")  # `types`: SimpleNamespace
 
 
@@ -136,9 +137,10 @@ class _Walk:
             self._containers.append((attributes, dict(attributes)))
             below += attributes.values()
         for name in _slots(type(item)):
-            if hasattr(item, name):
-                self._containers.append(((item, name), getattr(item, name)))
-                below.append(getattr(item, name))
+            content = getattr(item, name, _UNSET)
+            self._containers.append(((item, name), content))
+            if content is not _UNSET:
+                below.append(content)
         return below
 
     def restore(self) -> None:
@@ -187,7 +189,10 @@ def _restore_of(item: Any) -> Callable[[], Any] | None:
 
 def _refill(container: Any, content: Any) -> None:
     if isinstance(container, tuple):
-        setattr(container[0], container[1], content)
+        if content is not _UNSET:
+            setattr(container[0], container[1], content)
+        elif hasattr(container[0], container[1]):
+            delattr(container[0], container[1])
     elif isinstance(container, Mapping):
         container.clear()  # type: ignore[attr-defined]
         container.update(content)  # type: ignore[attr-defined]
@@ -231,7 +236,9 @@ def _slots(kind: type) -> list[str]:
     names: list[str] = []
     for base in kind.__mro__:
         slots = base.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else list(slots)
+        private = f"_{base.__name__.lstrip('_')}"
+        for name in [slots] if isinstance(slots, str) else list(slots):
+            names.append(f"{private}{name}" if name.startswith("__") and not name.endswith("__") else name)
     return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 

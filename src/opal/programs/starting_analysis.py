@@ -27,11 +27,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from operator import itemgetter, mul
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import torch
+from torch._utils import _flatten_dense_tensors
 
 EVERY = 50
 NEEDS_LAST_STEP = True
@@ -40,8 +41,6 @@ WINDOW = EVERY * -(-20 // EVERY)  # updates: EVERY, or a multiple of it that is 
 SHOWN_WINDOWS = 6
 KEPT_LOSSES = 10_000  # at most; an epoch and a window are kept for `epoch_earlier`
 SHOWN_ROLES, SHOWN_BLOCKS, SHOWN_NAMES = 24, 48, 20  # the largest; the others are summed
-SMALL = 10_000  # entries; tensors up to this size are measured together with those of the same shape
-PIECE = 2**24  # entries of a large tensor that are converted at a time, where its dtype is coarse
 MOMENTA = ("exp_avg", "momentum_buffer", "momentum")  # what optimizers and rules call an average of gradients
 USUAL_DECAY = 0.9  # of a momentum that does not say it
 
@@ -114,27 +113,47 @@ def compare(now: Sequence[float | None], before: Sequence[float | None]) -> dict
 
 def parameter_report(obs: Any) -> dict[str, Any]:
     params = obs.params
-    roles, blocks, batches = layout(params)
+    roles, blocks = layout(params)
     momenta, decay = find_momenta(obs.updater, params)
-    rows = measure(list(params), batches, (params, obs.grads, obs.last_step or {}, momenta))
+    kinds = [
+        list(params.values()),
+        *([kind.get(name) for name in params] for kind in (obs.grads, obs.last_step or {}, momenta)),
+    ]
+    try:
+        sums, squares = measure_together(kinds, list(roles.values()))
+    except (
+        AttributeError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ):  # some are missing, sparse, complex, coarse, elsewhere
+        rows = measure_apart(kinds)
+        sums = [add([rows[place] for place in members]) for members in roles.values()]
+        squares = [row[1] for row in rows]
     past = max(obs.update - 1, 1)
-    sums = {role: add([rows[member] for member in members]) for role, members in roles.items()}
-    total = add(list(sums.values()))
+    total = add(sums)
     report: dict[str, Any] = {
         "all": numbers(total, decay, past),
-        "roles": {role: numbers(role_sum, decay, past) for role, role_sum in sums.items()},
-        "blocks": {b: short(math.sqrt(sum([rows[member][1] for member in members]))) for b, members in blocks.items()},
+        "roles": {role: numbers(role_sum, decay, past) for role, role_sum in zip(roles, sums, strict=True)},
+        "blocks": {
+            block: short(math.sqrt(sum([squares[place] for place in members]))) for block, members in blocks.items()
+        },
     }
     if not math.isfinite(total[0] + total[1]):
-        report["nonfinite"] = {}
-        for place, kind in enumerate(("weights", "gradients")):
-            bad = [name for name, row in zip(params, rows, strict=True) if not math.isfinite(row[place])]
-            more = [f"and {len(bad) - SHOWN_NAMES} more"] if len(bad) > SHOWN_NAMES else []
-            report["nonfinite"] |= {kind: bad[:SHOWN_NAMES] + more} if bad else {}
+        report["nonfinite"] = nonfinite(list(params), kinds)
     return report
 
 
-def numbers(row: Sequence[float], decay: float, past: int) -> dict[str, float]:
+def nonfinite(names: list[str], kinds: list[list[Any]]) -> dict[str, list[str]]:
+    rows, found = measure_apart(kinds), {}
+    for place, kind in enumerate(("weights", "gradients")):
+        bad = [name for name, row in zip(names, rows, strict=True) if not math.isfinite(row[place])]
+        if bad:
+            found[kind] = bad[:SHOWN_NAMES] + ([f"and {len(bad) - SHOWN_NAMES} more"] if len(bad) > SHOWN_NAMES else [])
+    return found
+
+
+def numbers(row: Row, decay: float, past: int) -> dict[str, float]:
     ww, gg, dd, gm, gg_m, mm_g, gd, gg_d, dd_g = row
     momentum, step = cosine(gm, gg_m, mm_g), cosine(gd, gg_d, dd_g)
     found = {"weight_norm": math.sqrt(ww), "gradient_norm": math.sqrt(gg)}
@@ -171,26 +190,23 @@ def noise_to_signal(cosine: float, decay: float, past: int) -> float:
 
 # ── What belongs together, and where the momentum is ──
 
-layouts: dict[tuple[str, ...], tuple[Groups, Groups, list[list[int]]]] = {}
+layouts: dict[tuple[str, ...], tuple[Groups, Groups]] = {}
 
 
-def layout(params: Mapping[str, Any]) -> tuple[Groups, Groups, list[list[int]]]:
-    """Places by role, by block, and by what is measured in one go; found out once."""
+def layout(params: Mapping[str, Any]) -> tuple[Groups, Groups]:
+    """Places by role and by block; found out once."""
     names = tuple(params)
     if names not in layouts:
         roles: Groups = {}
         blocks: Groups = {}
-        batches: dict[Any, list[int]] = {}
-        for place, (name, param) in enumerate(params.items()):
+        for place, name in enumerate(params):
             roles.setdefault(re.sub(r"(?<![^.])\d+(?![^.])", "N", name), []).append(place)
             numbered = re.match(r"(.*?\.)?\d+(?=\.)", name)
             blocks.setdefault(numbered[0] if numbered else name.rpartition(".")[0] or name, []).append(place)
-            shape = param.shape if param.numel() <= SMALL else "large"
-            batches.setdefault((shape, param.dtype, param.device), []).append(place)
         sizes = [param.numel() for param in params.values()]
         shown = largest(roles, sizes, SHOWN_ROLES, "roles"), largest(blocks, sizes, SHOWN_BLOCKS, "blocks")
         layouts.clear()
-        layouts[names] = (*shown, list(batches.values()))
+        layouts[names] = shown
     return layouts[names]
 
 
@@ -231,105 +247,82 @@ def find_momenta(updater: Any, params: Mapping[str, Any]) -> tuple[dict[str, tor
     return momenta, USUAL_DECAY if decay is None else decay
 
 
-# ── Inner products, with few operations and one read from each device ──
+# ── Norms and inner products ──
 
-COLUMNS = ("ww", "gg", "dd", "gm", "gg", "mm", "gd", "gg", "dd")  # of weights, gradient, last step (d), momentum …
-NEEDED = ("ww", "gg", "dd", "gm", "gm", "gm", "gd", "gd", "gd")  # … 0 unless both of these are there
+EXACT = {torch.float32, torch.float64}
+Row = Sequence[
+    float
+]  # ww, gg, dd, gm, gg, mm, gd, gg, dd of weights, gradient, last step (d), momentum (m); the last six
+NOTHING: Row = (0.0,) * 9  # are a cosine's product and squares, 0 unless both are there
 
 
-def measure(names: list[str], batches: list[list[int]], kinds: Sequence[Mapping[str, Any]]) -> list[Sequence[float]]:
-    """COLUMNS for each parameter; `kinds` are weights, gradients, last steps, momenta by name, some of them missing."""
-    rows: list[Sequence[float]] = [()] * len(names)
-    by_device: dict[Any, list[tuple[list[int], tuple[str, ...], torch.Tensor]]] = {}
-    for places in batches:
-        columns = [[kind.get(names[place]) for place in places] for kind in kinds]
-        try:
-            results = [(places, *products(columns))]
-        except (
-            AttributeError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ):  # one is unlike the others: dtype, layout, shape, or not there
-            results = [([place], *products(alike(row))) for place, *row in zip(places, *columns, strict=True)]
-        for result in results:
-            by_device.setdefault(result[2].device, []).append(result)
-    for on_device in by_device.values():
-        values = torch.cat([parts for _, _, parts in on_device]).tolist()
-        start = 0
-        for places, pairs, _ in on_device:
-            pick = picker(pairs)
-            for place in places:
-                rows[place] = pick([*values[start : start + len(pairs)], 0.0])
-                start += len(pairs)
+def measure_together(kinds: list[list[Any]], roles: list[list[int]]) -> tuple[list[Row], list[float]]:
+    """A row for each role, and the square of each gradient's norm, with few operations and one read.
+
+    All tensors, role after role, become one matrix with a line for each kind; a role's products are its part of the
+    matrix times itself. Only where no kind is there for some parameters and missing for others.
+    """
+    if not kinds[0]:
+        raise ValueError("nothing to measure")
+    order = [place for members in roles for place in members]
+    there = [kind for kind in kinds if kind[0] is not None]
+    tensors = [kind[place] for kind in there for place in order]
+    if not EXACT.issuperset([tensor.dtype for tensor in tensors]) or torch.is_autocast_enabled("cpu"):
+        raise ValueError("too coarse to be summed")
+    lines = _flatten_dense_tensors(tensors).view(len(there), -1)
+    lines = lines.double() if lines.is_cuda else lines  # not to be rounded to TF32
+    ends = list(accumulate(sum([kinds[0][place].numel() for place in members]) for members in roles))
+    parts = [lines[:, start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    products = torch.stack([torch.mm(part, part.mT) for part in parts]).view(-1)
+    norms = torch.stack(torch._foreach_norm(kinds[1])) if kinds[1][0] is not None else products[:0]
+    values = torch.cat([products, norms]).tolist()
+    n = len(there)
+    counts = list(accumulate(kind[0] is not None for kind in kinds))  # a kind's line, counted from 1
+    g, d, m = (count - 1 if kind[0] is not None else -1 for kind, count in zip(kinds[1:], counts[1:], strict=True))
+    grams = [values[n * n * role : n * n * (role + 1)] for role in range(len(roles))]
+    rows = [row_of(gram, n, g, d, m) for gram in grams]
+    squares = [norm * norm for norm in values[n * n * len(roles) :]] or [0.0] * len(order)
+    return rows, squares
+
+
+def row_of(gram: Sequence[float], n: int, g: int, d: int, m: int) -> Row:
+    """The row of a role from its products; a kind at place -1 is not there."""
+    gg, dd, mm = (gram[place * n + place] if place >= 0 else 0.0 for place in (g, d, m))
+    with_m = (gram[g * n + m], gg, mm) if g >= 0 and m >= 0 else (0.0, 0.0, 0.0)
+    with_d = (gram[g * n + d], gg, dd) if g >= 0 and d >= 0 else (0.0, 0.0, 0.0)
+    return (gram[0], gg, dd, *with_m, *with_d)
+
+
+def measure_apart(kinds: list[list[Any]]) -> list[Row]:
+    """A row for each parameter, whatever is there of it and how."""
+
+    def product(a: Any, b: Any) -> float | None:
+        return None if a is None or b is None else float(torch.dot(a, b))
+
+    rows: list[Row] = []
+    for tensors in zip(*kinds, strict=True):
+        w, g, d, m = (None if x is None else x.reshape(-1) for x in alike(tensors))
+        ww, gg, dd, mm = (product(x, x) or 0.0 for x in (w, g, d, m))
+        gm, gd = product(g, m), product(g, d)
+        with_m = (0.0, 0.0, 0.0) if gm is None else (gm, gg, mm)
+        with_d = (0.0, 0.0, 0.0) if gd is None else (gd, gg, dd)
+        rows.append((ww, gg, dd, *with_m, *with_d))
     return rows
 
 
-def products(columns: list[list[Any]]) -> tuple[tuple[str, ...], torch.Tensor]:
-    """Which products there are, and these, one parameter after the other."""
-    there, tensors, count = "", [], len(columns[0])
-    for letter, column in zip("wgdm", columns, strict=True):
-        if column[0] is not None:
-            there += letter
-            tensors += column
-        elif any(tensor is not None for tensor in column):
-            raise ValueError("some have it, some not")
-    size = tensors[0].numel()
-    if size > SMALL:
-        pairs = pairs_of(there, False)
-        ends = [(there.index(pair[0]), there.index(pair[1])) for pair in pairs]
-        return pairs, torch.stack([dot for k in range(count) for dot in large_products(tensors[k::count], ends)])
-    stack = torch.stack(tensors)
-    wide = torch.float32 if stack.device.type == "mps" else torch.float64
-    if stack.is_cuda:
-        stack = stack.double()  # not to be rounded to TF32
-    matrices = stack.reshape(len(there), count, size).transpose(0, 1)
-    found = torch.bmm(matrices, matrices.mT)
-    if found.is_complex():
-        raise ValueError("to be taken as real")
-    if found.dtype not in (torch.float32, torch.float64):  # coarse, or made so by autocast, which leaves float64 alone
-        found = torch.bmm(matrices.to(wide), matrices.mT.to(wide))
-    return pairs_of(there, True), found.view(-1)
-
-
-def large_products(tensors: list[Any], ends: list[tuple[int, int]]) -> list[torch.Tensor]:
-    """Of one parameter's tensors, without a copy of them."""
-    dtypes, shape = {tensor.dtype for tensor in tensors}, tensors[0].shape
-    if any(tensor.layout is not torch.strided or tensor.is_complex() or tensor.shape != shape for tensor in tensors):
-        raise ValueError("not to be multiplied as they are")
-    flat = [tensor.reshape(-1) for tensor in tensors]
-    if dtypes == {torch.float32} and len(flat[0]) <= PIECE:
-        return [torch.dot(flat[a], flat[b]) for a, b in ends]
-    dtype = torch.float64 if torch.float64 in dtypes else torch.float32
-    sums = []
-    for piece in zip(*[x.split(PIECE) for x in flat], strict=True):
-        fine = [x.to(dtype) for x in piece]
-        sums.append(torch.stack([torch.dot(fine[a], fine[b]) for a, b in ends]))
-    return list(torch.stack(sums).sum(0))
-
-
-@cache
-def pairs_of(there: str, every: bool) -> tuple[str, ...]:
-    return tuple(a + b for a in there for b in there if every or a + b in ("ww", "gg", "gm", "mm", "gd", "dd"))
-
-
-@cache
-def picker(pairs: tuple[str, ...]) -> Any:
-    """What picks COLUMNS from products and a 0 after them."""
-    return itemgetter(*[pairs.index(p) if need in pairs else -1 for p, need in zip(COLUMNS, NEEDED, strict=True)])
-
-
-def alike(tensors: Sequence[Any]) -> list[list[Any]]:
-    """One parameter's tensors dense, real, on one device; one of another shape (a factored momentum) is left out."""
+def alike(tensors: Sequence[Any]) -> list[Any]:
+    """One parameter's tensors dense, real, fine, on one device; None for one of another shape (a factored momentum)."""
     shape, device = tensors[0].shape, tensors[0].device
     dense = [None if x is None or x.shape != shape else x.to_dense().to(device) for x in tensors]
-    return [[torch.view_as_real(x.resolve_conj()) if x is not None and x.is_complex() else x] for x in dense]
+    real = [torch.view_as_real(x.resolve_conj()) if x is not None and x.is_complex() else x for x in dense]
+    fine = torch.float64 if any(x is not None and x.dtype == torch.float64 for x in real) else torch.float32
+    return [x if x is None else x.to(fine) for x in real]
 
 
-def add(rows: Sequence[Sequence[float]]) -> Sequence[float]:
+def add(rows: Sequence[Row]) -> Row:
     if len(rows) == 1:
         return rows[0]
-    return [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * len(COLUMNS)
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else NOTHING
 
 
 def short(value: float) -> float:
