@@ -100,9 +100,12 @@ def supported(make: ModelMaker, optimizer: Callable[[nn.Module], torch.optim.Opt
     """Whether torch makes an update of these parameters with this optimizer, without OPAL."""
     model = make()
     try:
-        built = optimizer(model)
-        model.loss(torch.Generator().manual_seed(0)).backward()
-        built.step()
-    except (RuntimeError, ValueError, NotImplementedError):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, about sparse gradients
+            built = optimizer(model)
+            model.loss(torch.Generator().manual_seed(0)).backward()
+            built.step()
+    except (RuntimeError, ValueError, ArithmeticError):  # Adafactor divides by the number of entries
+        assert make in (Odd, Complex, SparseBag)
         return False
     return True
