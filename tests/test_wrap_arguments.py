@@ -151,3 +151,27 @@ def test_a_missing_or_old_torch_is_said_at_wrap_and_not_at_import(prelude: str, 
     script = f"import sys; {prelude}; import opal\ntry: opal.wrap\nexcept ImportError as error: print(error)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert text in done.stdout
+
+
+def test_a_folder_with_somebodys_files_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "run" / "workspace").mkdir(parents=True)
+    (tmp_path / "run" / "workspace" / "thesis.txt").write_text("mine")
+    with pytest.raises(RunFolderError, match="'workspace', which is not a run's"):
+        _wrap(tmp_path)
+    with pytest.raises(OpalError):
+        _wrap(tmp_path, backend_options={"speed": 1})
+    assert (tmp_path / "run" / "workspace" / "thesis.txt").read_text() == "mine"
+
+
+def test_an_optimizer_whose_step_needs_a_closure_is_refused(tmp_path: Path) -> None:
+    class Closed(torch.optim.SGD):
+        def step(self, closure: Any) -> Any:  # type: ignore[override]
+            return super().step(closure)
+
+    model = torch.nn.Linear(3, 2)
+    with pytest.raises(ValueError, match="works only with a closure"):
+        opal.wrap(Closed(model.parameters(), lr=0.1), model, total_steps=5, goal="g", backend="keep",
+                  run_dir=tmp_path / "run")  # fmt: skip
+    scheduled = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.StepLR(scheduled, 3)  # replaces `step` on the instance
+    opal.wrap(scheduled, model, total_steps=5, goal="g", backend="keep", run_dir=tmp_path / "run").close()

@@ -171,3 +171,56 @@ def test_the_closing_message_comes_after_the_last_decision(tmp_path: Path) -> No
     assert (tmp_path / "run" / "workspace" / "inbox" / "closing.md").read_text() == closing
     assert "60" in closing
     assert read_run(tmp_path / "run").is_finished
+
+
+def test_without_the_pause_a_loss_that_is_not_finite_is_asked_about_and_not_waited_for(tmp_path: Path) -> None:
+    backend = ScriptedBackend()
+    optimizer, model = _wrap(tmp_path, backend, blocking=False, schedule=[50], pause_on_nonfinite=False)
+    for update in range(1, 21):
+        model(torch.ones(3, 4)).sum().backward()
+        optimizer.step(loss=float("nan") if update == 7 else 1.0)
+        optimizer.zero_grad()
+    optimizer.close()
+    asked = [event for event in _events(tmp_path) if type(event).__name__ == "DecisionAsked"]
+    assert [event.waits for event in asked] == [False]
+    assert "first at update 7" in asked[0].reasons[0]
+
+
+def test_an_answer_past_the_end_is_not_used(tmp_path: Path) -> None:
+    backend = ScriptedBackend({1: Edit(files={"updater.py": HALF_RATE})}, held=True)
+    optimizer, model = _wrap(tmp_path, backend, blocking=False, schedule=[10])
+    for _ in range(62):
+        _update(optimizer, model)
+    backend.release()
+    assert optimizer._parts.decisions._worker.wait(10)
+    for _ in range(3):
+        _update(optimizer, model)
+    assert optimizer.param_groups[0]["lr"] == 0.01
+    optimizer.close()
+    assert "program_applied" not in _kinds(tmp_path)
+
+
+def test_groups_that_a_program_spoils_after_its_build_end_neither_training_nor_decisions(tmp_path: Path) -> None:
+    spoilt = HALF_RATE.replace(
+        "        self.optimizer.step()", '        self.optimizer.step()\n        self.param_groups = [{"lr": None}]'
+    )
+    backend = ScriptedBackend({1: Edit(files={"updater.py": spoilt})})
+    optimizer, model = _wrap(tmp_path, backend)
+    for _ in range(60):
+        _update(optimizer, model)
+        assert isinstance(optimizer.param_groups, list)
+    optimizer.close()
+    assert len(backend.turns) == 2
+    assert "program_applied" in _kinds(tmp_path)
+
+
+def test_a_refusal_for_the_files_names_the_file_and_no_place_inside_opal(tmp_path: Path) -> None:
+    shadow = {"updater.py": "import random\n" + HALF_RATE, "random.py": "x = 1\n"}
+    backend = ScriptedBackend({1: Edit(files=shadow)})
+    optimizer, model = _wrap(tmp_path, backend)
+    for _ in range(60):
+        _update(optimizer, model)
+    optimizer.close()
+    assert "random.py" in backend.turns[1].message
+    assert "contract.py" not in backend.turns[1].message
+    assert "Traceback" not in backend.turns[1].message

@@ -253,7 +253,6 @@ class _Build:
             clock=self.clock,
             progress=self.progress,
             rates=self._rates,
-            pause_on_nonfinite=self.config.decisions.pause_on_nonfinite,
         )
 
     def _optimizer(
@@ -332,6 +331,7 @@ class _Build:
             clock=self.clock,
             progress=self.progress,
             show_next=options.show_next_decision,
+            pause_on_nonfinite=options.pause_on_nonfinite,
             rates=self._group_rates,
             on_swapped=upkeep.swapped,
         )

@@ -38,7 +38,6 @@ class Checker:
         clock: UpdateClock,
         progress: Progress,
         rates: Callable[[], list[Any]],
-        pause_on_nonfinite: bool,
     ) -> None:
         self._every = every
         self._timeline = timeline
@@ -52,7 +51,6 @@ class Checker:
         self._clock = clock
         self._progress = progress
         self._rates = rates
-        self._pause_on_nonfinite = pause_on_nonfinite
         self._was_finite = True
         self._shown: list[Metric] = []
 
@@ -100,7 +98,7 @@ class Checker:
                 update=update,
                 first=first,
                 values=tuple(losses),
-                learning_rates=tuple(float(rate) for rate in self._rates()),
+                learning_rates=tuple([float(rate) for rate in self._rates()]),
                 wall_ms=self._clock.wall_ms,
                 program_ms=self._clock.program_ms,
                 version=self._slots.running.version,
@@ -120,9 +118,8 @@ class Checker:
             update = first + bad[0]
             self._journal.record(events.NonfiniteLoss, first_update=update)
             self._journal.warn(f"the loss is not finite at update {update}")
-            if self._pause_on_nonfinite:
-                detail = f"the loss is not finite, first at update {update}"
-                self._decisions.agenda.want(Reason(kind="nonfinite", detail=detail))
+            detail = f"the loss is not finite, first at update {update}"
+            self._decisions.agenda.want(Reason(kind="nonfinite", detail=detail))
         self._was_finite = False
 
     def _analyze(self, update: int) -> None:

@@ -61,11 +61,12 @@ class Closing:
         self._tap = tap
         self._record = record
         self._closed = False
+        self._process = os.getpid()
         atexit.register(_close_at_exit, weakref.ref(self))
 
     def close(self, *, interrupted: bool) -> None:
         """End the run."""
-        if self._closed:
+        if self._closed or os.getpid() != self._process:  # a forked child has no threads of the run's
             return
         self._closed = True
         self._attempt(lambda: self._checker.read_losses(self._progress.update))

@@ -40,6 +40,7 @@ class Decisions:
         clock: UpdateClock,
         progress: Progress,
         show_next: bool,
+        pause_on_nonfinite: bool,
         rates: Callable[[], tuple[GroupRate, ...]],
         on_swapped: Callable[[Swapped, int], None],
     ) -> None:
@@ -55,6 +56,7 @@ class Decisions:
         self._clock = clock
         self._progress = progress
         self._show_next = show_next
+        self._pause_on_nonfinite = pause_on_nonfinite
         self._rates = rates
         self._on_swapped = on_swapped
         self._workspace_differs = False
@@ -94,7 +96,7 @@ class Decisions:
         if not reasons:
             return
         waits, why = self._policy.choose()
-        if any(reason.kind == "nonfinite" for reason in reasons):
+        if self._pause_on_nonfinite and any(reason.kind == "nonfinite" for reason in reasons):
             waits, why = True, "a loss is not finite"
         question = self._question(update, reasons, waits=waits)
         number, self._asked_at = question.request.number, update
@@ -236,7 +238,7 @@ class Decisions:
         sides = " and ".join(swapped.sides)
         late = f", {update - request.update} updates after it was asked" if update > request.update else ""
         journal.inform(f"update {update}: {swapped.version} takes over ({sides} changed by decision {request.number})")
-        sentence = f"{swapped.version} ({sides} changed) is in force from update {update} on{late}"
+        sentence = f"{swapped.version} ({sides} changed) took over at update {update}{late}"
         return _outcome(request, "applied", sentence, swapped.version, update)
 
     def _refuse_files(self, answered: Answered, update: int) -> Outcome:

@@ -35,12 +35,14 @@ class Measurement:
     ) -> None:
         self._slots = slots
         self._named_params = named_params
+        self._params: list[torch.Tensor] = [param for _, param in named_params]
+        self._on_cpu = all(param.is_cpu for param in self._params)
         self._clock = clock
         self._tap = tap
         self._total_steps = total_steps
         self.updates_per_epoch = updates_per_epoch
         self._copies: list[torch.Tensor] | None = None
-        self._copied_before = 0
+        self._copied_before = -1
         self._losses: deque[float] = deque(maxlen=_MAX_LOSSES)
         self._failed: Analysis | None = None
         self.memory: dict[str, Any] = {}
@@ -58,7 +60,7 @@ class Measurement:
 
     def observe(self, losses: list[float | None]) -> None:
         """Losses that a check read."""
-        self._losses.extend(math.nan if loss is None else loss for loss in losses)
+        self._losses.extend([math.nan if loss is None else loss for loss in losses])
 
     @torch.no_grad()
     def prepare(self, update: int) -> None:
@@ -66,11 +68,10 @@ class Measurement:
         self._tap.arm()
         if not self._slots.running.analysis.needs_last_step:
             return
-        params: list[torch.Tensor] = [param for _, param in self._named_params]
         if self._copies is None:
-            self._copies = [param.detach().clone() for param in params]
+            self._copies = [param.detach().clone() for param in self._params]
         else:
-            torch._foreach_copy_(self._copies, params)
+            torch._foreach_copy_(self._copies, self._params)
         self._copied_before = update
 
     def call(self, update: int, metrics: list[dict[str, Any]]) -> Analyzed | Failure:
@@ -104,11 +105,17 @@ class Measurement:
 
     @torch.no_grad()
     def _last_step(self, analysis: Analysis, update: int) -> dict[str, torch.Tensor] | None:
-        """What the previous update changed, if the parameters were copied right before it."""
-        if not analysis.needs_last_step or self._copies is None or self._copied_before != update - 1:
+        """What the previous update changed, if the parameters were copied right before it; the copies become it."""
+        copies, copied_before, self._copied_before = self._copies, self._copied_before, -1
+        if not analysis.needs_last_step or copies is None or copied_before != update - 1:
             return None
-        steps = torch._foreach_sub([param.detach() for _, param in self._named_params], self._copies)
-        return {name: step for (name, _), step in zip(self._named_params, steps, strict=True)}
+        if self._on_cpu:
+            for param, copy in zip(self._params, copies, strict=True):
+                torch.sub(param, copy, out=copy)
+        else:  # few kernels count for more there than one pass over the memory
+            torch._foreach_sub_(copies, self._params)
+            torch._foreach_neg_(copies)
+        return dict(zip([name for name, _ in self._named_params], copies, strict=True))
 
     def _describe(self, error: BaseException, analysis: Analysis, update: int) -> Failure:
         running = self._slots.running.version

@@ -180,15 +180,18 @@ class Upkeep:
         """Somebody interrupted: the optimizer's groups changed, a command came, an answer is there."""
         assert self._decisions is not None
         if self._groups_changed:
-            self._groups_changed = False
+            self._timeline.interrupt()  # again at the next update, unless the set is right by then
             self._optimizers.verify()
+            self._groups_changed = False
+            self._timeline.heard()
         commands, self._commands = self._commands, []
         for command in commands:
             if command.name == "note":
                 text = str(command.arguments.get("text", ""))
                 self._journal.untold.notes.append(text)
                 self._journal.record(events.NoteReceived, text=text)
-        self._decisions.collect(update)
+        if update <= self._progress.total_steps:
+            self._decisions.collect(update)
 
     def _end_first_update(self) -> None:
         self._timeline.clear("first update")

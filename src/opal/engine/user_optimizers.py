@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -102,7 +103,7 @@ def check_optimizers(value: Any) -> list[torch.optim.Optimizer]:
             raise ArgumentValueError("optimizer", name, "it is wrapped already; wrap the optimizer inside")
         if name == "AcceleratedOptimizer":
             raise NotBuiltError("wrapping an optimizer prepared by Accelerate", "wrap a plain optimizer")
-        if isinstance(optimizer, torch.optim.LBFGS):
+        if isinstance(optimizer, torch.optim.LBFGS) or _needs_closure(optimizer):
             raise ArgumentValueError(
                 "optimizer",
                 name,
@@ -115,6 +116,17 @@ def check_optimizers(value: Any) -> list[torch.optim.Optimizer]:
                 raise ArgumentValueError("optimizer", "…", "a parameter is in two of the optimizers; give it to one")
             seen.add(id(param))
     return optimizers
+
+
+def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether `step()` cannot be called without an argument."""
+    try:
+        inspect.signature(type(optimizer).step).bind(optimizer)
+    except TypeError:
+        return True
+    except ValueError:
+        return False
+    return False
 
 
 def clean_name(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import torch
 
 from opal.errors import ProgramContractError
@@ -15,6 +16,8 @@ from opal.types import Report
 
 _MAX_REPORT_BYTES = 64 << 10
 _MAX_DEPTH = 8
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,7 @@ class Observation:
 
     `losses` has one value per update since the last call (`nan` where none was given). `grads` are the gradients of the
     update that comes next, unclipped. `last_step` maps names to what the previous update changed, for an analysis that
-    sets `NEEDS_LAST_STEP = True`, else None.
+    sets `NEEDS_LAST_STEP = True`, else None; these tensors are used again for the next call.
     """
 
     update: int
@@ -108,6 +111,18 @@ def call_analysis(analysis: Analysis, observation: Observation, memory: dict[str
 
 def plain_report(report: Mapping[Any, Any]) -> tuple[dict[str, Any], bool]:
     """A copy of a report with plain values only, at most 64 KiB as JSON; and whether something was left out."""
+    try:
+        data = _ENCODER.encode(report)
+    except (TypeError, ValueError, OverflowError, RecursionError):  # something that JSON does not have
+        data = b"null"
+    if len(data) <= _MAX_REPORT_BYTES and b"null" not in data:  # a null may be a NaN
+        copied: dict[str, Any] = _DECODER.decode(data)
+        return copied, False
+    return _plain_items(report)
+
+
+def _plain_items(report: Mapping[Any, Any]) -> tuple[dict[str, Any], bool]:
+    """The same for any report, value by value."""
     room = [_MAX_REPORT_BYTES]
     values: dict[str, Any] = {}
     for key, value in report.items():

@@ -8,6 +8,7 @@ from opal.types import Failure, Stage, Undone
 
 _MAX_TRACEBACK = 4000
 _MAX_MESSAGE = 600
+_NO_PROGRAM = "\0"  # begins no file name: a file that breaks a rule never ran
 
 
 def describe_failure(
@@ -47,7 +48,7 @@ def _text(error: BaseException) -> str:
 
 def _place(error: BaseException, version: str) -> tuple[str | None, int | None]:
     """File (below the workspace) and line of the innermost frame inside the program."""
-    prefix = f"{version}/"
+    prefix = f"{version}/" if version else _NO_PROGRAM
     if isinstance(error, SyntaxError) and error.filename and error.filename.startswith(prefix):
         return error.filename.removeprefix(prefix), error.lineno
     place: tuple[str | None, int | None] = (None, None)
@@ -63,6 +64,8 @@ def _place(error: BaseException, version: str) -> tuple[str | None, int | None]:
 
 def _program_traceback(error: BaseException, version: str) -> str:
     """The traceback from the first frame inside the program on, cut in the middle where it is long."""
+    if not version:
+        return ""
     start = error.__traceback__
     while start is not None and not start.tb_frame.f_code.co_filename.startswith(f"{version}/"):
         start = start.tb_next

@@ -169,10 +169,22 @@ def build_program(
 def groups_in_force(updater: Any, named_params: NamedParams) -> list[dict[str, Any]]:
     """The updater's groups, and one more with `lr=nan` for the parameters that it leaves out."""
     groups = getattr(updater, "param_groups", None)
-    groups = groups if isinstance(groups, list) else []
+    groups = groups if isinstance(groups, list) and all(map(_is_group, groups)) else []
     mentioned = {id(param) for group in groups for param in group["params"]}
     left_out = [param for _, param in named_params if id(param) not in mentioned]
     return [*groups, {"params": left_out, "lr": math.nan}] if left_out else groups
+
+
+def _is_group(group: Any) -> bool:
+    """Whether a group can be shown: a program may have spoilt it after it was checked."""
+    return isinstance(group, dict) and isinstance(group.get("params"), list) and is_rate(group.get("lr"))
+
+
+def is_rate(rate: Any) -> bool:
+    """Whether a learning rate is one number."""
+    if isinstance(rate, torch.Tensor):
+        return rate.numel() == 1
+    return isinstance(rate, int | float)
 
 
 def _check_signature(build: Callable[..., Any]) -> None:
@@ -236,6 +248,8 @@ def _check_groups(updater: Any, names: Mapping[int, str]) -> None:
         params = group.get("params")
         if not isinstance(params, list) or "lr" not in group:
             raise ProgramContractError(f"param_groups[{index}] has a list 'params' and an 'lr'", where="updater.py")
+        if not is_rate(group["lr"]):
+            raise ProgramContractError(f"the 'lr' of param_groups[{index}] is one number", where="updater.py")
         for param in params:
             if id(param) not in names:
                 raise ProgramContractError(f"param_groups[{index}] holds something that is no parameter of the run",

@@ -4,7 +4,7 @@ Numbers have five digits; one that cannot be told is left out. Norms are Euclide
 
 `loss`, in units of the loss: `mean` of the newest WINDOW updates; `spread`, the standard deviation of single losses
 about their straight line; `standard_error` of the mean, spread / sqrt(n); `slope` of the line with its
-`slope_standard_error`; `missing`, updates without a finite loss; `windows`, [last update, mean, standard error], oldest
+`slope_standard_error`; `missing`, updates without a finite loss; `windows`, "last update: mean ± standard error", oldest
 first; `epoch_earlier`, the same window one epoch before: its `mean`, the `change` since then with the `standard_error`
 of the paired differences, and the `correlation` of single losses (near 1: batches repeat in order).
 
@@ -14,9 +14,9 @@ of the paired differences, and the `correlation` of single losses (near 1: batch
 `cosine_momentum`: between this gradient and the momentum of earlier ones;
 `cosine_last_step`: between this gradient and what the previous update changed. Negative: the loss still falls that way,
 steps are too short. Positive: it rises again, steps are too long. Noise pulls it to 0;
-`noise_to_signal`: variance of the gradient's noise / squared norm of its mean, for the batch of one update: at 4, a
-batch four times as large has as much signal as noise. A mean that turns within the momentum's memory counts as noise.
-It takes a positive cosine to tell.
+`noise_to_signal` (of `all`): variance of the gradient's noise / squared norm of its mean, for the batch of one update:
+at 4, a batch four times as large has as much signal as noise. A mean that turns within the momentum's memory counts as
+noise. It takes a positive cosine to tell.
 
 `blocks`: gradient norm below one layer number, or of one module. `nonfinite`: names of weights and gradients with NaN
 or infinity (or too large to be squared).
@@ -27,12 +27,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from operator import mul
 from typing import Any
 
 import torch
-from torch._utils import _flatten_dense_tensors
 
 EVERY = 50
 NEEDS_LAST_STEP = True
@@ -41,6 +39,9 @@ WINDOW = EVERY * -(-20 // EVERY)  # updates: EVERY, or a multiple of it that is 
 SHOWN_WINDOWS = 6
 KEPT_LOSSES = 10_000  # at most; an epoch and a window are kept for `epoch_earlier`
 SHOWN_ROLES, SHOWN_BLOCKS, SHOWN_NAMES = 24, 48, 20  # the largest; the others are summed
+SMALL = 2**16  # entries: what is copied to be multiplied fits into a CPU's cache
+PIECE = 2**24  # entries of a large tensor that are multiplied at a time
+PICKED = (0, 5, 10, 15, 7, 6)  # ww, gg, dd, mm, gm, gd among the products of w, g, d, m with w, g, d, m
 MOMENTA = ("exp_avg", "momentum_buffer", "momentum")  # what optimizers and rules call an average of gradients
 USUAL_DECAY = 0.9  # of a momentum that does not say it
 
@@ -48,26 +49,26 @@ Groups = dict[str, list[int]]  # of parameters, by their place in obs.params
 
 
 def analyze(obs: Any, memory: dict[str, Any]) -> dict[str, Any] | None:
-    """The report of this check; with "wake": "why" beside it, a decision is asked at once."""
-    with torch.no_grad():
-        return {"report": {"loss": loss_report(obs, memory), **parameter_report(obs)}}
+    """The report of this check; with "wake": "why" beside it, a decision is asked at once. Gradients are off here."""
+    return {"report": {"loss": loss_report(obs, memory), **parameter_report(obs)}}
 
 
 # ── Losses ──
 
 
 def loss_report(obs: Any, memory: dict[str, Any]) -> dict[str, Any]:
-    epoch = round(getattr(obs, "updates_per_epoch", None) or 0)
+    epoch = round(obs.updates_per_epoch or 0)
     kept = memory.setdefault("losses", [])
-    kept += [loss if math.isfinite(loss) else None for loss in obs.losses]
+    kept += obs.losses if math.isfinite(sum(obs.losses)) else [x if math.isfinite(x) else None for x in obs.losses]
     del kept[: -(WINDOW + epoch if WINDOW + epoch <= KEPT_LOSSES else WINDOW)]
     newest = kept[-WINDOW:]
     report = straight_line(newest)
     if report:
+        error = f" ± {report['standard_error']}" if "standard_error" in report else ""
         windows = memory.setdefault("windows", [])
-        windows.append([obs.update, report["mean"], report.get("standard_error")])
+        windows.append([obs.update, f"{obs.update}: {report['mean']}{error}"])
         del windows[: -SHOWN_WINDOWS * WINDOW // EVERY]
-        report["windows"] = [window for window in windows if (obs.update - window[0]) % WINDOW == 0]
+        report["windows"] = ", ".join([text for update, text in windows if (obs.update - update) % WINDOW == 0])
     if 0 < epoch <= len(kept) - len(newest):
         earlier = compare(newest, kept[-len(newest) - epoch : len(kept) - epoch])
         if earlier:
@@ -76,7 +77,11 @@ def loss_report(obs: Any, memory: dict[str, Any]) -> dict[str, Any]:
 
 
 def straight_line(losses: Sequence[float | None]) -> dict[str, Any]:
-    known = [loss for loss in losses if loss is not None]
+    places: Sequence[int] = range(len(losses))
+    known: Any = losses
+    if None in losses:
+        places = [place for place in places if losses[place] is not None]
+        known = [losses[place] for place in places]
     n = len(known)
     if not n:
         return {}
@@ -85,13 +90,12 @@ def straight_line(losses: Sequence[float | None]) -> dict[str, Any]:
     if n < len(losses):
         report["missing"] = len(losses) - n
     if n >= 3:
-        places = range(n) if n == len(losses) else [place for place, loss in enumerate(losses) if loss is not None]
-        middle = sum(places) / n
-        xs, ys = [place - middle for place in places], [loss - mean for loss in known]
-        xx, xy, yy = sum(map(mul, xs, xs)), sum(map(mul, xs, ys)), sum(map(mul, ys, ys))
+        rests, middle = [loss - mean for loss in known], sum(places) / n
+        xx, yy = sum(map(mul, places, places)) - n * middle**2, sum(map(mul, rests, rests))
+        xy = sum(map(mul, places, rests)) - middle * sum(rests)
         spread = math.sqrt(max(yy - xy * xy / xx, 0.0) / (n - 2))
-        report |= {"standard_error": short(spread / math.sqrt(n)), "slope": short(xy / xx)}
-        report |= {"slope_standard_error": short(spread / math.sqrt(xx)), "spread": short(spread)}
+        report["standard_error"], report["slope"] = short(spread / math.sqrt(n)), short(xy / xx)
+        report["slope_standard_error"], report["spread"] = short(spread / math.sqrt(xx)), short(spread)
     return report
 
 
@@ -112,62 +116,34 @@ def compare(now: Sequence[float | None], before: Sequence[float | None]) -> dict
 
 
 def parameter_report(obs: Any) -> dict[str, Any]:
-    params = obs.params
-    roles, blocks = layout(params)
-    momenta, decay = find_momenta(obs.updater, params)
-    kinds = [
-        list(params.values()),
-        *([kind.get(name) for name in params] for kind in (obs.grads, obs.last_step or {}, momenta)),
-    ]
-    try:
-        sums, squares = measure_together(kinds, list(roles.values()))
-    except (
-        AttributeError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    ):  # some are missing, sparse, complex, coarse, elsewhere
-        rows = measure_apart(kinds)
-        sums = [add([rows[place] for place in members]) for members in roles.values()]
-        squares = [row[1] for row in rows]
-    past = max(obs.update - 1, 1)
-    total = add(sums)
+    layout = layout_of(obs.params)
+    momenta, decay = find_momenta(obs.updater, obs.params)
+    rows = layout.products((obs.params, obs.grads, obs.last_step or {}, momenta))
+    sums = {role: add([rows[place] for place in places]) for role, places in layout.roles.items()}
+    total = add(list(sums.values()))
     report: dict[str, Any] = {
-        "all": numbers(total, decay, past),
-        "roles": {role: numbers(role_sum, decay, past) for role, role_sum in zip(roles, sums, strict=True)},
-        "blocks": {
-            block: short(math.sqrt(sum([squares[place] for place in members]))) for block, members in blocks.items()
-        },
+        "all": numbers(total) | noise_to_signal(total, decay, max(obs.update - 1, 1)),
+        "roles": {role: numbers(row) for role, row in sums.items()},
+        "blocks": {b: short(math.sqrt(sum([rows[p][1] for p in places]))) for b, places in layout.blocks.items()},
     }
     if not math.isfinite(total[0] + total[1]):
-        report["nonfinite"] = nonfinite(list(params), kinds)
+        report["nonfinite"] = {}
+        for column, kind in enumerate(("weights", "gradients")):
+            bad = [name for name, row in zip(obs.params, rows, strict=True) if not math.isfinite(row[column])]
+            more = [f"and {len(bad) - SHOWN_NAMES} more"] if len(bad) > SHOWN_NAMES else []
+            report["nonfinite"] |= {kind: bad[:SHOWN_NAMES] + more} if bad else {}
     return report
 
 
-def nonfinite(names: list[str], kinds: list[list[Any]]) -> dict[str, list[str]]:
-    rows, found = measure_apart(kinds), {}
-    for place, kind in enumerate(("weights", "gradients")):
-        bad = [name for name, row in zip(names, rows, strict=True) if not math.isfinite(row[place])]
-        if bad:
-            found[kind] = bad[:SHOWN_NAMES] + ([f"and {len(bad) - SHOWN_NAMES} more"] if len(bad) > SHOWN_NAMES else [])
-    return found
-
-
-def numbers(row: Row, decay: float, past: int) -> dict[str, float]:
+def numbers(row: Sequence[float]) -> dict[str, float]:
     ww, gg, dd, gm, gg_m, mm_g, gd, gg_d, dd_g = row
-    momentum, step = cosine(gm, gg_m, mm_g), cosine(gd, gg_d, dd_g)
-    found = {"weight_norm": math.sqrt(ww), "gradient_norm": math.sqrt(gg)}
+    found = {"weight_norm": short(math.sqrt(ww)), "gradient_norm": short(math.sqrt(gg))}
     if dd and ww:
-        found["update_to_weight"] = math.sqrt(dd) / math.sqrt(ww)
-    if step is not None:
-        found["cosine_last_step"] = step
-    if momentum is not None:
-        found["cosine_momentum"] = momentum
-    elif step is not None and not mm_g:  # where there is no momentum, the last step stands in: exact for plain SGD
-        momentum, decay = -step, 0.0
-    if momentum is not None and momentum > 0:
-        found["noise_to_signal"] = noise_to_signal(momentum, decay, past)
-    return dict(zip(found, map(float, ("%.5g " * len(found) % tuple(found.values())).split()), strict=True))
+        found["update_to_weight"] = short(math.sqrt(dd) / math.sqrt(ww))
+    for name, value in (("cosine_last_step", cosine(gd, gg_d, dd_g)), ("cosine_momentum", cosine(gm, gg_m, mm_g))):
+        if value is not None:
+            found[name] = short(value)
+    return found
 
 
 def cosine(product: float, square: float, other_square: float) -> float | None:
@@ -175,39 +151,121 @@ def cosine(product: float, square: float, other_square: float) -> float | None:
     return max(-1.0, min(1.0, product / norms)) if 0 < norms < math.inf else None
 
 
-def noise_to_signal(cosine: float, decay: float, past: int) -> float:
+def noise_to_signal(row: Sequence[float], decay: float, past: int) -> dict[str, float]:
     """The simple noise scale of McCandlish et al. 2018 (arXiv:1812.06162, section 2.2), in units of this batch.
 
     There it comes from a small and a large batch; here momentum, made of `past` earlier gradients, is the large one.
     With independent noise it has a gradient's signal and c = (1 - decay) / (1 + decay) of its noise variance (more
-    while it is young), so that cosine² = 1 / ((1 + r) (1 + c r)), solved for r.
+    while it is young), so that cosine² = 1 / ((1 + r) (1 + c r)), solved for r. Where there is no momentum, the last
+    step stands in: exact for plain SGD.
     """
+    _, _, _, gm, gg_m, mm_g, gd, gg_d, dd_g = row
+    if not mm_g:
+        gm, gg_m, mm_g, decay = -gd, gg_d, dd_g, 0.0
+    near = cosine(gm, gg_m, mm_g)
+    if near is None or near <= 0:
+        return {}
     faded = decay**past
     c = (1 - decay) / (1 + decay) * (1 + faded) / (1 - faded)
-    miss = 1 / cosine**2 - 1
-    return 2 * miss / (1 + c + math.sqrt((1 + c) ** 2 + 4 * c * miss))
+    miss = 1 / near**2 - 1
+    return {"noise_to_signal": short(2 * miss / (1 + c + math.sqrt((1 + c) ** 2 + 4 * c * miss)))}
 
 
-# ── What belongs together, and where the momentum is ──
+def find_momenta(updater: Any, params: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """Momenta by name and their decay, from the updater or what its attributes hold: `x.state[p]["exp_avg"]` or
+    `x.exp_avg[p]`, with p a parameter or a name; the decay from the first `param_groups` with one."""
+    sources = [updater]
+    for value in list(getattr(updater, "__dict__", {}).values()):
+        sources += value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
+    names = {id(param): name for name, param in params.items()}
+    momenta: dict[Any, Any] = {}
+    decay = None
+    for source in sources:
+        if isinstance(source, torch.Tensor) or not hasattr(source, "__dict__"):
+            continue
+        state = getattr(source, "state", None)
+        entries = list(state.items()) if isinstance(state, dict) else []
+        for kind in MOMENTA:
+            own = vars(source).get(kind)
+            found = list(own.items()) if isinstance(own, dict) else []
+            found += [(key, entry[kind]) for key, entry in entries if isinstance(entry, dict) and kind in entry]
+            momenta |= {names.get(id(key), key): value for key, value in found}
+        groups = getattr(source, "param_groups", None)
+        if decay is None and isinstance(groups, list) and groups and isinstance(groups[0], dict):
+            value = groups[0].get("betas") or groups[0].get("momentum")
+            value = value[0] if isinstance(value, list | tuple) else value
+            decay = value if isinstance(value, float) and 0 <= value < 1 else None
+    return momenta, USUAL_DECAY if decay is None else decay
 
-layouts: dict[tuple[str, ...], tuple[Groups, Groups]] = {}
+
+# ── What belongs together, and its inner products with few operations and one read from each device ──
+
+layouts: list[Layout] = []  # the newest one
 
 
-def layout(params: Mapping[str, Any]) -> tuple[Groups, Groups]:
-    """Places by role and by block; found out once."""
-    names = tuple(params)
-    if names not in layouts:
+def layout_of(params: Mapping[str, Any]) -> Layout:
+    if not layouts or layouts[0].names != list(params):
+        layouts[:] = [Layout(params)]
+    return layouts[0]
+
+
+class Layout:
+    """Places of parameters by role, by block and by what is multiplied at once; found out once."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.names = list(params)
         roles: Groups = {}
         blocks: Groups = {}
-        for place, name in enumerate(params):
+        homes: dict[Any, Groups] = {}
+        for place, (name, param) in enumerate(params.items()):
             roles.setdefault(re.sub(r"(?<![^.])\d+(?![^.])", "N", name), []).append(place)
             numbered = re.match(r"(.*?\.)?\d+(?=\.)", name)
             blocks.setdefault(numbered[0] if numbered else name.rpartition(".")[0] or name, []).append(place)
+            fine = param.dtype in (torch.float64, torch.complex128) or param.is_cuda  # there, not rounded to TF32
+            home = param.device, torch.float64 if fine else torch.float32
+            homes.setdefault(home, {}).setdefault(param.shape, []).append(place)
         sizes = [param.numel() for param in params.values()]
-        shown = largest(roles, sizes, SHOWN_ROLES, "roles"), largest(blocks, sizes, SHOWN_BLOCKS, "blocks")
-        layouts.clear()
-        layouts[names] = shown
-    return layouts[names]
+        self.roles = largest(roles, sizes, SHOWN_ROLES, "roles")
+        self.blocks = largest(blocks, sizes, SHOWN_BLOCKS, "blocks")
+        self.batches: list[Any] = []  # places, then buffers for small tensors of one shape and their products
+        self.results = [self.allocate(device, dtype, shapes) for (device, dtype), shapes in homes.items()]
+
+    def allocate(self, device: Any, dtype: torch.dtype, shapes: Mapping[Any, list[int]]) -> tuple[Any, Any]:
+        products = torch.empty(sum(map(len, shapes.values())), 4, 4, dtype=dtype, device=device)
+        room, start = torch.empty(4 * SMALL, dtype=dtype, device=device), 0
+        for shape, places in shapes.items():
+            size = math.prod(shape)
+            together = max(1, SMALL // max(1, size))
+            for batch in (places[first : first + together] for first in range(0, len(places), together)):
+                n, copies, lines = len(batch), None, None
+                if size <= SMALL:
+                    copies = room[: 4 * n * size].view(4 * n, *shape)
+                    lines = copies.view(4, n, size).transpose(0, 1)
+                self.batches.append((batch, copies, lines, products[start : start + n]))
+                start += n
+        return products.view(-1, 16), torch.tensor(PICKED, device=device)
+
+    def products(self, kinds: Sequence[Mapping[str, Any]]) -> list[Sequence[float]]:
+        """Of each parameter's weights w, gradient g, last step d and momentum m, as `numbers` takes them."""
+        columns = [list(map(kind.get, self.names)) for kind in kinds]
+        for places, copies, lines, out in self.batches:
+            tensors = [column[place] for column in columns for place in places]
+            try:
+                if copies is None:
+                    multiply(tensors, out[0])
+                else:
+                    torch.stack(tensors, out=copies)
+                    torch.bmm(lines, lines.mT, out=out)  # with `out`, autocast does not make it coarse
+            except (AttributeError, RuntimeError, TypeError, ValueError):  # not alike: missing, sparse, elsewhere …
+                for place, product in enumerate(out):
+                    multiply(made_alike(tensors[place :: len(out)]), product)
+        rows: list[Sequence[float]] = [()] * len(self.names)
+        order = [place for places, *_ in self.batches for place in places]
+        found = [row for products, picked in self.results for row in products.index_select(1, picked).tolist()]
+        for place, (ww, gg, dd, mm, gm, gd) in zip(order, found, strict=True):
+            # In a cosine, only parameters count that have both.
+            rows[place] = (ww, gg, dd, gm, mm and gg, gg and mm, gd, dd and gg, gg and dd)
+        return rows
 
 
 def largest(groups: Groups, sizes: Sequence[int], limit: int, kind: str) -> Groups:
@@ -219,110 +277,31 @@ def largest(groups: Groups, sizes: Sequence[int], limit: int, kind: str) -> Grou
     return {g: places for g, places in groups.items() if g not in small} | {f"{len(small)} smaller {kind}": rest}
 
 
-def find_momenta(updater: Any, params: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], float]:
-    """Momenta by name and their decay, from the updater or what its attributes hold: `x.state[p]["exp_avg"]` or
-    `x.exp_avg[p]`, with p a parameter or a name; the decay from the first `param_groups` with one."""
-    sources = [updater]
-    for value in list(getattr(updater, "__dict__", {}).values()):
-        sources += value if isinstance(value, list | tuple) else value.values() if isinstance(value, dict) else [value]
-    names: dict[Any, str] = {id(param): name for name, param in params.items()}
-    momenta: dict[str, torch.Tensor] = {}
-    decay = None
-    for source in sources:
-        if isinstance(source, torch.Tensor) or not hasattr(source, "__dict__"):
-            continue
-        state = getattr(source, "state", None)
-        entries = list(state.items()) if isinstance(state, dict) else []
-        for kind in MOMENTA:
-            own = vars(source).get(kind)
-            found = [(key, entry[kind]) for key, entry in entries if isinstance(entry, dict) and kind in entry]
-            for key, value in [*found, *(own.items() if isinstance(own, dict) else ())]:
-                if isinstance(value, torch.Tensor):
-                    momenta[key if isinstance(key, str) else names.get(id(key), "")] = value
-        groups = getattr(source, "param_groups", None)
-        if decay is None and isinstance(groups, list) and groups and isinstance(groups[0], dict):
-            value = groups[0].get("betas") or groups[0].get("momentum")
-            value = value[0] if isinstance(value, list | tuple) else value
-            decay = value if isinstance(value, float) and 0 <= value < 1 else None
-    return momenta, USUAL_DECAY if decay is None else decay
+def multiply(tensors: Sequence[torch.Tensor], out: torch.Tensor) -> None:
+    """Write one parameter's products, without a copy of it unless its dtype is coarse."""
+    dtype = torch.float64 if any(x.dtype is torch.float64 for x in tensors) else torch.float32
+    parts = []
+    for pieces in zip(*[x.reshape(-1).split(PIECE) for x in tensors], strict=True):
+        w, g, d, m = (x.to(dtype) for x in pieces)
+        ww, dd, gd, gg, gm, mm = [torch.dot(*two) for two in ((w, w), (d, d), (g, d), (g, g), (g, m), (m, m))]
+        parts.append(torch.stack((ww, ww, ww, ww, ww, gg, gd, gm, ww, gd, dd, ww, ww, gm, ww, mm)))
+    out.copy_(torch.stack(parts).sum(0).view(4, 4))
 
 
-# ── Norms and inner products ──
-
-EXACT = {torch.float32, torch.float64}
-Row = Sequence[
-    float
-]  # ww, gg, dd, gm, gg, mm, gd, gg, dd of weights, gradient, last step (d), momentum (m); the last six
-NOTHING: Row = (0.0,) * 9  # are a cosine's product and squares, 0 unless both are there
-
-
-def measure_together(kinds: list[list[Any]], roles: list[list[int]]) -> tuple[list[Row], list[float]]:
-    """A row for each role, and the square of each gradient's norm, with few operations and one read.
-
-    All tensors, role after role, become one matrix with a line for each kind; a role's products are its part of the
-    matrix times itself. Only where no kind is there for some parameters and missing for others.
-    """
-    if not kinds[0]:
-        raise ValueError("nothing to measure")
-    order = [place for members in roles for place in members]
-    there = [kind for kind in kinds if kind[0] is not None]
-    tensors = [kind[place] for kind in there for place in order]
-    if not EXACT.issuperset([tensor.dtype for tensor in tensors]) or torch.is_autocast_enabled("cpu"):
-        raise ValueError("too coarse to be summed")
-    lines = _flatten_dense_tensors(tensors).view(len(there), -1)
-    lines = lines.double() if lines.is_cuda else lines  # not to be rounded to TF32
-    ends = list(accumulate(sum([kinds[0][place].numel() for place in members]) for members in roles))
-    parts = [lines[:, start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    products = torch.stack([torch.mm(part, part.mT) for part in parts]).view(-1)
-    norms = torch.stack(torch._foreach_norm(kinds[1])) if kinds[1][0] is not None else products[:0]
-    values = torch.cat([products, norms]).tolist()
-    n = len(there)
-    counts = list(accumulate(kind[0] is not None for kind in kinds))  # a kind's line, counted from 1
-    g, d, m = (count - 1 if kind[0] is not None else -1 for kind, count in zip(kinds[1:], counts[1:], strict=True))
-    grams = [values[n * n * role : n * n * (role + 1)] for role in range(len(roles))]
-    rows = [row_of(gram, n, g, d, m) for gram in grams]
-    squares = [norm * norm for norm in values[n * n * len(roles) :]] or [0.0] * len(order)
-    return rows, squares
+def made_alike(tensors: Sequence[Any]) -> list[torch.Tensor]:
+    """Dense, real, where the parameter is; zeros for what is missing or of another shape (a factored momentum)."""
+    alike = []
+    for tensor in tensors:
+        there = tensor is not None and tensor.shape == tensors[0].shape
+        dense = tensor.to_dense().to(tensors[0].device) if there else torch.zeros_like(tensors[0])
+        alike.append(torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense)
+    return alike
 
 
-def row_of(gram: Sequence[float], n: int, g: int, d: int, m: int) -> Row:
-    """The row of a role from its products; a kind at place -1 is not there."""
-    gg, dd, mm = (gram[place * n + place] if place >= 0 else 0.0 for place in (g, d, m))
-    with_m = (gram[g * n + m], gg, mm) if g >= 0 and m >= 0 else (0.0, 0.0, 0.0)
-    with_d = (gram[g * n + d], gg, dd) if g >= 0 and d >= 0 else (0.0, 0.0, 0.0)
-    return (gram[0], gg, dd, *with_m, *with_d)
-
-
-def measure_apart(kinds: list[list[Any]]) -> list[Row]:
-    """A row for each parameter, whatever is there of it and how."""
-
-    def product(a: Any, b: Any) -> float | None:
-        return None if a is None or b is None else float(torch.dot(a, b))
-
-    rows: list[Row] = []
-    for tensors in zip(*kinds, strict=True):
-        w, g, d, m = (None if x is None else x.reshape(-1) for x in alike(tensors))
-        ww, gg, dd, mm = (product(x, x) or 0.0 for x in (w, g, d, m))
-        gm, gd = product(g, m), product(g, d)
-        with_m = (0.0, 0.0, 0.0) if gm is None else (gm, gg, mm)
-        with_d = (0.0, 0.0, 0.0) if gd is None else (gd, gg, dd)
-        rows.append((ww, gg, dd, *with_m, *with_d))
-    return rows
-
-
-def alike(tensors: Sequence[Any]) -> list[Any]:
-    """One parameter's tensors dense, real, fine, on one device; None for one of another shape (a factored momentum)."""
-    shape, device = tensors[0].shape, tensors[0].device
-    dense = [None if x is None or x.shape != shape else x.to_dense().to(device) for x in tensors]
-    real = [torch.view_as_real(x.resolve_conj()) if x is not None and x.is_complex() else x for x in dense]
-    fine = torch.float64 if any(x is not None and x.dtype == torch.float64 for x in real) else torch.float32
-    return [x if x is None else x.to(fine) for x in real]
-
-
-def add(rows: Sequence[Row]) -> Row:
+def add(rows: Sequence[Sequence[float]]) -> Sequence[float]:
     if len(rows) == 1:
         return rows[0]
-    return [sum(column) for column in zip(*rows, strict=True)] if rows else NOTHING
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * 9
 
 
 def short(value: float) -> float:

@@ -109,6 +109,9 @@ def new_run_folder(run_dir: str | None) -> RunFolder:
     else:
         root = Path(run_dir)
     folder = RunFolder(root.absolute())
+    taken = [path.name for path in (folder.programs, folder.decisions, folder.workspace) if path.exists()]
+    if taken and not folder.run_json.exists():
+        raise RunFolderError(f"run_dir={str(root)!r} holds {taken[0]!r}, which is not a run's: name another folder")
     if folder.run_json.exists():
         raise RunFolderError(f"run_dir={str(root)!r} holds a run already: name another folder, or delete this one")
     try:
@@ -123,7 +126,7 @@ def new_run_folder(run_dir: str | None) -> RunFolder:
 
 
 def remove_run_folder(folder: RunFolder) -> None:
-    """Remove what `new_run_folder` made of a run that never began; files of somebody else's stay."""
+    """Remove what `new_run_folder` made of a run that never began; it made these, so nothing of somebody else's goes."""
     for path in (folder.programs, folder.decisions, folder.workspace):
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):  # not empty: it was there before
