@@ -4,8 +4,8 @@ Numbers have five digits; one that cannot be told is left out. Norms are Euclide
 
 `loss`, in units of the loss: `mean` of the newest WINDOW updates; `spread`, the standard deviation of single losses
 about their straight line; `standard_error` of the mean, spread / sqrt(n); `slope` of the line with its
-`slope_standard_error`; `missing`, updates without a finite loss; `windows`, "last update: mean ± standard error", oldest
-first; `epoch_earlier`, the same window one epoch before: its `mean`, the `change` since then with the `standard_error`
+`slope_standard_error`; `missing`, updates without a finite loss; `windows`, "last update: mean ± standard error",
+oldest first; `epoch_earlier`, the same window one epoch before: its `mean`, the `change` since then with the `standard_error`
 of the paired differences, and the `correlation` of single losses (near 1: batches repeat in order).
 
 `roles` (a name with layer numbers replaced by N) and `all` (every parameter together):
@@ -40,7 +40,6 @@ SHOWN_WINDOWS = 6
 KEPT_LOSSES = 10_000  # at most; an epoch and a window are kept for `epoch_earlier`
 SHOWN_ROLES, SHOWN_BLOCKS, SHOWN_NAMES = 24, 48, 20  # the largest; the others are summed
 SMALL = 2**16  # entries: what is copied to be multiplied fits into a CPU's cache
-PIECE = 2**24  # entries of a large tensor that are multiplied at a time
 PICKED = (0, 5, 10, 15, 7, 6)  # ww, gg, dd, mm, gm, gd among the products of w, g, d, m with w, g, d, m
 MOMENTA = ("exp_avg", "momentum_buffer", "momentum")  # what optimizers and rules call an average of gradients
 USUAL_DECAY = 0.9  # of a momentum that does not say it
@@ -221,7 +220,8 @@ class Layout:
             roles.setdefault(re.sub(r"(?<![^.])\d+(?![^.])", "N", name), []).append(place)
             numbered = re.match(r"(.*?\.)?\d+(?=\.)", name)
             blocks.setdefault(numbered[0] if numbered else name.rpartition(".")[0] or name, []).append(place)
-            fine = param.dtype in (torch.float64, torch.complex128) or param.is_cuda  # there, not rounded to TF32
+            rounded = param.is_cuda and param.numel() <= SMALL  # to TF32, if it is multiplied in float32
+            fine = rounded or param.dtype in (torch.float64, torch.complex128)
             home = param.device, torch.float64 if fine else torch.float32
             homes.setdefault(home, {}).setdefault(param.shape, []).append(place)
         sizes = [param.numel() for param in params.values()]
@@ -237,11 +237,13 @@ class Layout:
             size = math.prod(shape)
             together = max(1, SMALL // max(1, size))
             for batch in (places[first : first + together] for first in range(0, len(places), together)):
-                n, copies, lines = len(batch), None, None
+                n, copies = len(batch), None
+                out = products[start : start + n]
+                lines: Any = [out[0].view(16)[place] for place in PICKED]
                 if size <= SMALL:
                     copies = room[: 4 * n * size].view(4 * n, *shape)
                     lines = copies.view(4, n, size).transpose(0, 1)
-                self.batches.append((batch, copies, lines, products[start : start + n]))
+                self.batches.append((batch, copies, lines, out))
                 start += n
         return products.view(-1, 16), torch.tensor(PICKED, device=device)
 
@@ -252,13 +254,13 @@ class Layout:
             tensors = [column[place] for column in columns for place in places]
             try:
                 if copies is None:
-                    multiply(tensors, out[0])
+                    multiply(tensors, lines)
                 else:
                     torch.stack(tensors, out=copies)
                     torch.bmm(lines, lines.mT, out=out)  # with `out`, autocast does not make it coarse
             except (AttributeError, RuntimeError, TypeError, ValueError):  # not alike: missing, sparse, elsewhere …
-                for place, product in enumerate(out):
-                    multiply(made_alike(tensors[place :: len(out)]), product)
+                for place, product in enumerate(out.zero_()):
+                    multiply_unlike(tensors[place :: len(out)], product)
         rows: list[Sequence[float]] = [()] * len(self.names)
         order = [place for places, *_ in self.batches for place in places]
         found = [row for products, picked in self.results for row in products.index_select(1, picked).tolist()]
@@ -277,32 +279,23 @@ def largest(groups: Groups, sizes: Sequence[int], limit: int, kind: str) -> Grou
     return {g: places for g, places in groups.items() if g not in small} | {f"{len(small)} smaller {kind}": rest}
 
 
-def multiply(tensors: Sequence[torch.Tensor], out: torch.Tensor) -> None:
-    """Write one parameter's products, without a copy of it unless its dtype is coarse."""
-    dtype = torch.float64 if any(x.dtype is torch.float64 for x in tensors) else torch.float32
-    parts = []
-    for pieces in zip(*[x.reshape(-1).split(PIECE) for x in tensors], strict=True):
-        w, g, d, m = (x.to(dtype) for x in pieces)
-        ww, dd, gd, gg, gm, mm = [torch.dot(*two) for two in ((w, w), (d, d), (g, d), (g, g), (g, m), (m, m))]
-        parts.append(torch.stack((ww, ww, ww, ww, ww, gg, gd, gm, ww, gd, dd, ww, ww, gm, ww, mm)))
-    out.copy_(torch.stack(parts).sum(0).view(4, 4))
+def multiply(tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor]) -> None:
+    """A large parameter's products, without a copy of it."""
+    w, g, d, m = [tensor.reshape(-1) for tensor in tensors]
+    for one, other, product in zip((w, g, d, m, g, g), (w, g, d, m, m, d), out, strict=True):
+        torch.dot(one, other, out=product)
 
 
-def made_alike(tensors: Sequence[Any]) -> list[torch.Tensor]:
-    """Dense, real, where the parameter is; zeros for what is missing or of another shape (a factored momentum)."""
+def multiply_unlike(tensors: Sequence[Any], out: torch.Tensor) -> None:
+    """Add the products of one parameter's tensors, made dense, real, fine, and put where it is, to `out`.
+
+    What is missing or of another shape (a factored momentum) counts as zeros.
+    """
     alike = []
     for tensor in tensors:
         there = tensor is not None and tensor.shape == tensors[0].shape
-        dense = tensor.to_dense().to(tensors[0].device) if there else torch.zeros_like(tensors[0])
+        dense = tensor.to_dense().to(out.device) if there else torch.zeros_like(tensors[0])
         alike.append(torch.view_as_real(dense.resolve_conj()) if dense.is_complex() else dense)
-    return alike
-
-
-def add(rows: Sequence[Sequence[float]]) -> Sequence[float]:
-    if len(rows) == 1:
-        return rows[0]
-    return [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * 9
-
-
-def short(value: float) -> float:
-    return float(f"{value:.5g}")
+    for pieces in zip(*[tensor.reshape(-1).split(SMALL) for tensor in alike], strict=True):
+        lines = torch.stack(pieces).to(out.dtype)
+        torch.addmm(out, lines, lines.mT, out=out)

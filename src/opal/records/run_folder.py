@@ -126,7 +126,7 @@ def new_run_folder(run_dir: str | None) -> RunFolder:
 
 
 def remove_run_folder(folder: RunFolder) -> None:
-    """Remove what `new_run_folder` made of a run that never began; it made these, so nothing of somebody else's goes."""
+    """Remove what `new_run_folder` made, for a run that never began; nothing of somebody else's is among it."""
     for path in (folder.programs, folder.decisions, folder.workspace):
         shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):  # not empty: it was there before
