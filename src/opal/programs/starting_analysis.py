@@ -5,8 +5,8 @@ Numbers have five digits; one that cannot be told is left out. Norms are Euclide
 `loss`, in units of the loss: `mean` of the newest WINDOW updates; `spread`, the standard deviation of single losses
 about their straight line; `standard_error` of the mean, spread / sqrt(n); `slope` of the line with its
 `slope_standard_error`; `missing`, updates without a finite loss; `windows`, "last update: mean ± standard error",
-oldest first; `epoch_earlier`, the same window one epoch before: its `mean`, the `change` since then with the `standard_error`
-of the paired differences, and the `correlation` of single losses (near 1: batches repeat in order).
+oldest first; `epoch_earlier`, the same window one epoch before: its `mean`, the `change` since then with the
+`standard_error` of the paired differences, and the `correlation` of single losses (near 1: batches repeat in order).
 
 `roles` (a name with layer numbers replaced by N) and `all` (every parameter together):
 `weight_norm`; `gradient_norm`, of the coming update's gradient, unclipped;
@@ -299,3 +299,13 @@ def multiply_unlike(tensors: Sequence[Any], out: torch.Tensor) -> None:
     for pieces in zip(*[tensor.reshape(-1).split(SMALL) for tensor in alike], strict=True):
         lines = torch.stack(pieces).to(out.dtype)
         torch.addmm(out, lines, lines.mT, out=out)
+
+
+def add(rows: Sequence[Sequence[float]]) -> Sequence[float]:
+    if len(rows) == 1:
+        return rows[0]
+    return [sum(column) for column in zip(*rows, strict=True)] if rows else [0.0] * 9
+
+
+def short(value: float) -> float:
+    return float(f"{value:.5g}")
